@@ -11,7 +11,7 @@ from functools import partial
 import tests.simulation
 
 WORLDS = {
-    "store": "tests.simulation.world",
+    "store": "tests.simulation.store",
     "delays": "tests.simulation.delays",
     "groups": "tests.simulation.groups",
     "transactions": "tests.simulation.transactions",
@@ -20,7 +20,7 @@ WORLDS = {
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 
-CHUNK = 4  # seeds that a process is given at once
+CHUNK = 4  # seeds per task of a process
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def _run(world: str) -> Callable[[int], None]:
 
 
 def _trouble(world: str, seed: int) -> str | None:
-    """What went wrong there; None: nothing."""
+    """Runs a seed; returns its failure, or None."""
     try:
         _run(world)(seed)
     except Exception as error:

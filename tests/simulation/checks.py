@@ -1,8 +1,8 @@
-"""The promises, checked against a store that has just been opened."""
+"""Checks the guarantees of a store that was just opened."""
 
 from collections import defaultdict
 
-from tests.simulation.model import Model, Sent
+from tests.simulation.model import Model, SentMessage
 
 from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.record import Record, decode, decode_all, measure
@@ -17,7 +17,7 @@ QUERY_LIMIT = 64
 
 
 def check_recovered(store: Store, model: Model, least_end: int, why: str) -> None:
-    """`least_end`: the log must not end before; `why` in words."""
+    """Checks a recovered store. `least_end`: the log must not end before it; `why`: the reason, as text."""
     records = read_log(store)
     check_log(store, model, records, least_end, why)
     model.forget_from(store.log.end)
@@ -29,17 +29,17 @@ def check_recovered(store: Store, model: Model, least_end: int, why: str) -> Non
 
 
 def check_files(disk: SimulatedDisk, config: StoreConfig, model: Model, failures: int) -> None:
-    """A store that was closed: its files agree with one another, in the eyes of somebody who opens none."""
+    """Checks that the files of a closed store are consistent, without opening the store."""
     shape = (config.index_slots, config.index_items)
     report = run(verify(config.root_dir, disk, index_shape=shape))
     assert report.is_clean or failures, "a clean stop left its abort file"
-    deleted = tuple(model.deleted_topics)  # the queues of their old records are gone, as they should be
+    deleted = tuple(model.deleted_topics)  # the queues of their old records are deleted, as expected
     problems = [problem for problem in report.problems if not problem.text.startswith(deleted)]
     assert not problems, f"the files disagree: {problems[:3]}"
 
 
 def read_log(store: Store) -> list[Record]:
-    """Every record from the first to the end, by the files' bytes."""
+    """Returns every record of the log, read from the bytes of the files."""
     records = []
     offset = store.log.min_offset
     while offset < store.log.end:
@@ -76,7 +76,7 @@ def check_log(store: Store, model: Model, records: list[Record], least_end: int,
 
 
 def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None:
-    by_queue: dict[tuple[str, int], list[Sent]] = defaultdict(list)
+    by_queue: dict[tuple[str, int], list[SentMessage]] = defaultdict(list)
     for sent in model.sent:
         if sent.in_queue and not sent.is_deleted:
             by_queue[sent.topic, sent.queue_id].append(sent)
@@ -103,8 +103,8 @@ def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None
 
 
 def check_lights(store: Store, model: Model) -> None:
-    """Every message is in the light queues that it names, at the offset that its record says."""
-    by_name: dict[str, list[tuple[int, Sent]]] = defaultdict(list)
+    """Checks that every message is in the light queues it names, at the offset in its record."""
+    by_name: dict[str, list[tuple[int, SentMessage]]] = defaultdict(list)
     for sent in model.sent:
         for name, queue_offset in places(sent.properties) if takes_part(sent.topic) else ():
             by_name[name].append((queue_offset, sent))
@@ -121,7 +121,7 @@ def check_lights(store: Store, model: Model) -> None:
 
 
 def check_readable(store: Store, model: Model, queue: ConsumeQueue, offset: int) -> None:
-    """What a consumer gets is what was sent, in its order; under SYNC_FLUSH nothing that could be lost."""
+    """Checks that a consumer reads what was sent, in order; under SYNC_FLUSH only what cannot be lost."""
     found = store.reader.get(queue, offset, 32, 1 << 20, None)
     sent = {one.offset: one for one in model.sent}
     for number, record in enumerate(decode_all(found.body)):

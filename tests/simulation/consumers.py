@@ -1,8 +1,8 @@
-"""Model consumers: what Apache's push clients do about membership, division of queues, locks and offsets.
+"""Model consumers: membership, assignment of queues, locks and offsets as in Apache's push clients.
 
 Small on purpose: they follow the rules of Apache's clients (4.9 and 5.x where the two differ) as far as a
-broker can tell, and tell the world (`groups.py`) what they handle and when. They talk to a real broker over
-the simulated network, and know nothing of each other.
+broker can observe, and report to the simulation (`groups.py`) what they handle and when. They use a real
+broker over the simulated network and are independent of each other.
 """
 
 import asyncio
@@ -37,52 +37,54 @@ BROKER_NAME = "broker-a"
 HEARTBEAT_S = 30.0
 COMMIT_S = 5.0
 REBALANCE_S = 20.0
-SOON_S = 1.0  # a 5.x client looks again so soon while it lacks a queue that is its own
+SOON_S = 1.0  # interval of a 5.x client that has not got all its queues
 LOCK_S = 20.0
-LOCK_VALID_S = 30.0  # a client's own idea of how long its lock lives; the broker's is 60
-LOST_S = 120.0  # without a pull for so long a queue is dropped and taken up anew
-RESET_S = 10.0  # what a client waits between stopping and moving
-CACHED = 20  # messages of one queue
-PULLED = 8  # at a time
+LOCK_VALID_S = 30.0  # lifetime of a lock for the client; 60 s for the broker
+LOST_S = 120.0  # a queue without a pull for this time is dropped and assigned again
+RESET_S = 10.0  # pause of a client between stopping and moving
+CACHED = 20  # messages cached per queue
+PULLED = 8  # messages per pull
 COMMITS, SUSPENDS = 1, 2
 
 
-class Witness(Protocol):
-    """What the world wants to know."""
+class ConsumptionObserver(Protocol):
+    """Receives the events of consumers."""
 
-    def begins(self, consumer: "Consumer", taken: "Taken", offset: int, body: bytes) -> None: ...
-    def ends(self, consumer: "Consumer", taken: "Taken", offset: int, body: bytes, done: bool) -> None: ...
+    def begins(self, consumer: "Consumer", taken: "AssignedQueue", offset: int, body: bytes) -> None: ...
+    def ends(
+        self, consumer: "Consumer", taken: "AssignedQueue", offset: int, body: bytes, done: bool
+    ) -> None: ...
     def read_queues(self) -> int: ...
     def life_of_broker(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What all members of a group have in common."""
+class GroupBehaviour:
+    """Behaviour shared by all members of a group."""
 
     name: str
     orderly: bool
-    is_5x: bool  # else as 4.9
-    slowest_s: float  # for one message
+    is_5x: bool  # False: 4.9
+    slowest_s: float  # greatest time per message
 
 
 @dataclass(eq=False, slots=True)
-class Taken:
-    """A queue that this consumer has been given."""
+class AssignedQueue:
+    """A queue assigned to this consumer."""
 
     queue_id: int
     next_offset: int
     last_pull: float
-    locked_at: float | None = None  # when a lock was last granted, by our own clock ...
-    locked_in: int = 0  # ... and in which life of the broker
+    locked_at: float | None = None  # time of the last granted lock, by the client's clock ...
+    locked_in: int = 0  # ... and the broker run that granted it
     first_pull: bool = True
     dropped: bool = False
     cached: dict[int, bytes] = field(default_factory=dict)
-    seen: int = -1  # the highest offset that was cached
+    seen: int = -1  # greatest cached offset
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def committable(self) -> int:
-        """Everything below is done."""
+        """Returns the offset below which all messages are handled."""
         return min(self.cached) if self.cached else self.seen + 1
 
 
@@ -90,12 +92,12 @@ class Consumer:
     def __init__(
         self,
         client_id: str,
-        plan: Plan,
+        plan: GroupBehaviour,
         address: str,
         network: Network,
         clock: Clock,
         chance: Chance,
-        witness: Witness,
+        witness: ConsumptionObserver,
     ) -> None:
         self.client_id = client_id
         self.plan = plan
@@ -106,16 +108,16 @@ class Consumer:
         self._witness = witness
         self._client = Client(network, clock, Router(self._routes()))
         self._connected_as: object | None = None
-        self._taken: dict[int, Taken] = {}
-        self._memory: dict[int, int] = {}  # what is to be committed
+        self._taken: dict[int, AssignedQueue] = {}
+        self._memory: dict[int, int] = {}  # offsets to commit
         self._version = 0
         self._queues = witness.read_queues()
         self._look = asyncio.Event()
         self._suspended = False
-        self._tasks: dict[asyncio.Task[None], None] = {}  # ordered, or a seed would not replay
-        self._at_work: dict[int, asyncio.Lock] = {}  # one orderly listener per queue, whoever began it
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ordered, so that a seed can be repeated
+        self._at_work: dict[int, asyncio.Lock] = {}  # one orderly listener per queue
 
-    # Coming and going
+    # Start and stop
 
     def start(self) -> None:
         log.info("%s starts in %s", self.client_id, self.plan.name)
@@ -127,7 +129,7 @@ class Consumer:
             self._spawn(self._every(LOCK_S, self._lock_all))
 
     async def leave(self) -> None:
-        """Says goodbye: locks first, then offsets, as Apache's client does."""
+        """Leaves the group: releases locks, then commits offsets, as Apache's client does."""
         log.info("%s leaves", self.client_id)
         self.is_gone = True
         await self._end_tasks()
@@ -141,7 +143,7 @@ class Consumer:
         await self._client.close()
 
     async def die(self) -> None:
-        """Without a word. Whether the broker notices is the network's business."""
+        """Ends without unregistering; the network decides whether the broker notices."""
         log.info("%s dies", self.client_id)
         self.is_gone = True
         await self._end_tasks()
@@ -178,13 +180,13 @@ class Consumer:
             await self._client.send_oneway(self._address, request)
 
     async def _begin_at(self, queue_id: int) -> int | None:
-        """Where to begin: what was committed, or the very beginning. None: not known, later again."""
+        """Returns the start offset: the committed one, or the beginning; None if unknown, to retry later."""
         answer = await self._call(RequestCode.QUERY_CONSUMER_OFFSET, self._place(queue_id), timeout_s=5)
         if answer.code == ResponseCode.SUCCESS:
             return int((answer.ext or {})["offset"])
         return 0 if answer.code == ResponseCode.QUERY_NOT_FOUND else None
 
-    # Who has which queue
+    # Assignment of queues
 
     async def _keep_balance(self) -> None:
         await self._heartbeat()
@@ -223,11 +225,11 @@ class Consumer:
                 changed |= await self._remove(taken)
         return changed
 
-    async def _remove(self, taken: Taken, at_once: bool = False) -> bool:
-        """False: an orderly listener is still at work, so the lock stays, and the queue unless `at_once`.
+    async def _remove(self, taken: AssignedQueue, at_once: bool = False) -> bool:
+        """Gives up a queue; False while an orderly listener works: then the lock stays.
 
-        Apache's client looks at the listener of this taking alone: after a move it can let go of the lock
-        while one that began before is at work. That is not the broker's doing, so it is not copied.
+        Apache's client checks only the listener of this assignment: after a move it can release the lock
+        while an earlier one works. That is not caused by the broker, so it is not copied.
         """
         with contextlib.suppress(OSError):
             await self._commit(taken.queue_id)
@@ -250,7 +252,7 @@ class Consumer:
             if queue_id in self._taken:
                 continue
             with contextlib.suppress(OSError):
-                taken = Taken(queue_id, 0, self._clock.monotonic())
+                taken = AssignedQueue(queue_id, 0, self._clock.monotonic())
                 if self.plan.orderly:
                     if queue_id not in await self._lock(queue_id):
                         continue
@@ -276,7 +278,7 @@ class Consumer:
         return {queue.queueId for queue in LockBatchResponseBody.decode(answer.body).lockOKMQSet}
 
     async def _lock_all(self) -> None:
-        """All that we have, renewed at once. What is refused is not ours any more."""
+        """Renews the locks of all queues; gives up the refused ones."""
         asked = dict(self._taken)
         if not asked:
             return
@@ -290,10 +292,10 @@ class Consumer:
             else:
                 taken.locked_at = None
 
-    def _locked(self, taken: Taken) -> None:
+    def _locked(self, taken: AssignedQueue) -> None:
         taken.locked_at, taken.locked_in = self._clock.monotonic(), self._witness.life_of_broker()
 
-    def _holds_lock(self, taken: Taken) -> bool:
+    def _holds_lock(self, taken: AssignedQueue) -> bool:
         return taken.locked_at is not None and self._clock.monotonic() - taken.locked_at < LOCK_VALID_S
 
     def _lock_body(self, *queue_ids: int) -> bytes:
@@ -304,7 +306,7 @@ class Consumer:
 
     # Pulling
 
-    async def _pull_from(self, taken: Taken) -> None:
+    async def _pull_from(self, taken: AssignedQueue) -> None:
         while not taken.dropped:
             taken.last_pull = self._clock.monotonic()
             if self._suspended or (self.plan.orderly and taken.locked_at is None):
@@ -324,7 +326,7 @@ class Consumer:
                 except OSError:
                     await asyncio.sleep(1 if self.plan.is_5x else 3)
 
-    async def _pull_once(self, taken: Taken) -> None:
+    async def _pull_once(self, taken: AssignedQueue) -> None:
         memory = self._memory.get(taken.queue_id, 0)
         fields = self._place(taken.queue_id) | {
             "queueOffset": str(taken.next_offset),
@@ -352,15 +354,15 @@ class Consumer:
         else:
             await asyncio.sleep(1)
 
-    def _cache(self, taken: Taken, offset: int, body: bytes) -> None:
+    def _cache(self, taken: AssignedQueue, offset: int, body: bytes) -> None:
         taken.cached[offset] = body
         taken.seen = max(taken.seen, offset)
         taken.arrived.set()
         if not self.plan.orderly:
             self._spawn(self._handle(taken, offset, body))
 
-    async def _move(self, taken: Taken, offset: int) -> None:
-        """The broker says where to go on: the queue is given up there and taken up anew."""
+    async def _move(self, taken: AssignedQueue, offset: int) -> None:
+        """Moves to the offset in the broker's answer: gives the queue up there and takes it again."""
         log.info("%s: queue %d moves to %d", self.client_id, taken.queue_id, offset)
         taken.dropped = True
         taken.arrived.set()
@@ -372,7 +374,7 @@ class Consumer:
 
     # Handling
 
-    async def _handle(self, taken: Taken, offset: int, body: bytes) -> None:
+    async def _handle(self, taken: AssignedQueue, offset: int, body: bytes) -> None:
         while not taken.dropped and taken.cached.get(offset) is body:
             done = await self._listen(taken, offset, body)
             if done:
@@ -382,7 +384,7 @@ class Consumer:
                 return
             await asyncio.sleep(5)
 
-    async def _handle_in_order(self, taken: Taken) -> None:
+    async def _handle_in_order(self, taken: AssignedQueue) -> None:
         while not taken.dropped:
             if not taken.cached:
                 taken.arrived.clear()
@@ -393,7 +395,7 @@ class Consumer:
             if not done:
                 await asyncio.sleep(1)
 
-    async def _handle_next(self, taken: Taken) -> bool:
+    async def _handle_next(self, taken: AssignedQueue) -> bool:
         if taken.dropped or not taken.cached:
             return True
         if not self._holds_lock(taken):
@@ -406,7 +408,7 @@ class Consumer:
             self._memory[taken.queue_id] = offset + 1
         return done
 
-    async def _lock_again(self, taken: Taken) -> None:
+    async def _lock_again(self, taken: AssignedQueue) -> None:
         try:
             if taken.queue_id in await self._lock(taken.queue_id):
                 self._locked(taken)
@@ -415,8 +417,8 @@ class Consumer:
             pass
         await asyncio.sleep(3)
 
-    async def _listen(self, taken: Taken, offset: int, body: bytes) -> bool:
-        """The user's code: takes its time, and fails now and then."""
+    async def _listen(self, taken: AssignedQueue, offset: int, body: bytes) -> bool:
+        """Simulates the user's handler: takes time and sometimes fails."""
         self._witness.begins(self, taken, offset, body)
         done = False
         try:
@@ -427,10 +429,10 @@ class Consumer:
         return done
 
     def _raise_memory(self, queue_id: int, offset: int) -> None:
-        """Concurrent consumption never steps back by itself."""
+        """Raises the offset to commit; concurrent consumption never lowers it."""
         self._memory[queue_id] = max(offset, self._memory.get(queue_id, offset))
 
-    # What the broker asks
+    # Requests of the broker
 
     def _routes(self) -> dict[int, Route[Any]]:
         return {
@@ -462,7 +464,7 @@ class Consumer:
             self._suspended = False
             self._look.set()
 
-    # Small things
+    # Helpers
 
     def _place(self, queue_id: int) -> dict[str, str]:
         return {"consumerGroup": self.plan.name, "topic": TOPIC, "queueId": str(queue_id)}
@@ -502,7 +504,7 @@ class Consumer:
 
 
 def share(queues: int, client_ids: list[str], own: str) -> list[int]:
-    """AllocateMessageQueueAveragely."""
+    """Returns the queues of a member, as AllocateMessageQueueAveragely."""
     ids = sorted(client_ids)
     if own not in ids:
         return []

@@ -1,14 +1,14 @@
-"""Delayed messages and retries through crashes: a store, the parts of a broker that concern them, misfortune.
+"""Simulates delayed messages and retries through crashes: a store, the delay parts of a broker, and faults.
 
-Every append is noted, by whomever. After a crash the log is a beginning of what was noted, and what it lost
-is struck out. Then the promises, of every message that was stored to wait:
+Every append is recorded. After a crash the log is a prefix of the recorded appends, and the lost ones are
+removed from the record. Guarantees for every stored delayed message:
 
     nothing is delivered before its time
-    of the copies that the log has, there is one: not two, and in the end not none, unless the log lost the
-    message itself before it was synced
-    in a life without faults it is at most a tick late
+    the log has one delivered copy: not two, and in the end not none, unless the log lost the message itself
+    before it was synced
+    in a run without faults it is at most a tick late
 
-How often a consumer may have seen a message twice, because the first copy was lost in a crash, is counted.
+Deliveries that a consumer may see twice, because the first copy was lost in a crash, are counted.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from tests.simulation.lives import Action, Lives
+from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
 from turbopump.broker.config import GroupRules, Identity, TopicRules
@@ -46,15 +46,15 @@ LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2
 GROUP, MOST_RETRIES = "G", 4
 SAVE_S = 2.0
 ACTION_S = 60.0
-START_S = 1.5  # after a start, what is overdue is delivered within this
+START_S = 1.5  # after a start, overdue messages are delivered within this time
 LATE_MS = round(1000 * TICK_S)
 
 log = logging.getLogger(__name__)
 
 
 def run(seed: int) -> None:
-    """Raises AssertionError when a promise was broken."""
-    run_virtual(World(seed).run())
+    """Runs a seed. Raises AssertionError for a broken guarantee."""
+    run_virtual(DelaySimulation(seed).run())
 
 
 Name = tuple[bytes, int]
@@ -62,29 +62,29 @@ Name = tuple[bytes, int]
 
 
 @dataclass(slots=True)
-class Noted:
-    """One record of a message: waiting, or delivered."""
+class AppendedRecord:
+    """One appended record of a message: delayed or delivered."""
 
     name: Name
     begin: int
     end: int
     at_ms: int
-    due_ms: int | None  # None: it is a delivered copy
+    due_ms: int | None  # None: a delivered copy
 
 
-class World(Lives):
+class DelaySimulation(CrashingStore):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         levels.LOOKED_AT, levels.READ_BACK, levels.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
         self.config = self._any_config()
-        self.lives = self.chance.randint(2, 5)
-        self.noted: list[Noted] = []  # in the order of the log
+        self.runs = self.chance.randint(2, 5)
+        self.noted: list[AppendedRecord] = []  # in log order
         self.first_due_ms: dict[Name, int] = {}
         self.repeats = 0
 
     async def run(self) -> None:
         self.begin()
-        for _ in range(self.lives):
+        for _ in range(self.runs):
             await self._live()
             self.config = replace(self.config, message_delay_levels=self.chance.choice(LEVELS))
             await asyncio.sleep(self.chance.choice([0, 0, 5]))
@@ -92,7 +92,7 @@ class World(Lives):
         log.info("%d messages, %d repeats", len(self.first_due_ms), self.repeats)
         self.check_surprises()
 
-    # --- lives ---
+    # --- runs ---
 
     async def _live(self) -> None:
         is_calm = self.chance.random() < 0.4
@@ -108,7 +108,7 @@ class World(Lives):
         await self._end()
 
     async def _last_life(self) -> None:
-        """No misfortune: everything that waits gets its time."""
+        """Runs without faults until every delayed message is due."""
         self._open(is_calm=True)
         latest = max(self.first_due_ms.values(), default=0)
         await asyncio.sleep(max(0, latest - self.clock.now_ms()) / 1000 + START_S + 1)
@@ -141,7 +141,7 @@ class World(Lives):
     async def _close_parts(self) -> None:
         await self.delays.close()
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def send(self) -> None:
         for _ in range(self.chance.choice([1, 1, 3, 10])):
@@ -165,7 +165,7 @@ class World(Lives):
                 self.schedule.on_postponed(queue)
 
     async def send_back(self) -> None:
-        """A consumer that could not handle a message, any of those that were delivered."""
+        """Sends a delivered message back, as a consumer that failed."""
         found = [
             one for one in self.noted[-200:] if one.due_ms is None and one.begin >= self.store.log.min_offset
         ]
@@ -174,14 +174,14 @@ class World(Lives):
         one = self.chance.choice(found)
         body, times = one.name
         if times > MOST_RETRIES or any(other.name == (body, times + 1) for other in self.noted):
-            return  # a dead letter, or sent back before
+            return  # a dead letter or sent back before
         level = self.chance.choice([0, 0, 1, 2])
         header = ConsumerSendMsgBackRequest(one.begin, GROUP, level, maxReconsumeTimes=MOST_RETRIES)
-        request = Request(Command(36), header, cast(Connection, _Line()))
+        request = Request(Command(36), header, cast(Connection, _FakeConnection()))
         with contextlib.suppress(Refused):
             self.retries.send_back(request)
 
-    # --- noting ---
+    # --- recording ---
 
     def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
         now_ms = self.clock.now_ms()
@@ -198,10 +198,10 @@ class World(Lives):
                 props.find(draft.properties, REAL_QUEUE_ID) is not None and draft.prepared_transaction_offset
             ):
                 assert now_ms >= self.first_due_ms[name], f"{name} is early"
-            self.noted.append(Noted(name, begin, begin + size, now_ms, due_ms))
+            self.noted.append(AppendedRecord(name, begin, begin + size, now_ms, due_ms))
 
     def _strike_out(self, log_end: int) -> None:
-        """What the crash took. A message that was taken before it was synced is no more."""
+        """Removes what the crash lost; a message lost before it was synced is forgotten."""
         lost = [one for one in self.noted if one.end > log_end]
         assert all(one.begin >= self.synced for one in lost), "a synced record is lost"
         del self.noted[len(self.noted) - len(lost) :]
@@ -226,7 +226,7 @@ class World(Lives):
             assert not missing, f"{len(missing)} were never delivered, {missing[0]} for one"
 
     def _check_punctual(self) -> None:
-        """In a life without faults: what fell due in it was delivered at once, what was overdue soon."""
+        """Checks a run without faults: due messages are delivered in time, overdue ones soon."""
         delivered = {one.name: one.at_ms for one in self.noted if one.due_ms is None}
         now_ms = self.clock.now_ms()
         for name, due_ms in self.first_due_ms.items():
@@ -254,8 +254,8 @@ class World(Lives):
         )
 
 
-class _Line:
-    """As much of a connection as an answer needs."""
+class _FakeConnection:
+    """The part of a connection that an answer needs."""
 
     def begin(self, size: int) -> None: ...
     def end(self, size: int) -> None: ...

@@ -1,13 +1,13 @@
-"""Consumer groups in a world of one seed: consumers come, go and die, the broker too, and offsets are reset.
+"""Simulates consumer groups: consumers join, leave and die, the broker too, and offsets are reset.
 
-A real broker on a disk that forgets, a network that delays, breaks and cuts, and small model consumers
-(`consumers.py`). Promised, and checked all along and at the end:
+A real broker on a disk that loses unsynced writes, a network with delays, breaks and cuts, and small model
+consumers (`consumers.py`). Guarantees, checked throughout and at the end:
 
-- at least once: whatever the log holds at the end was handled by every group, unless a reset passed over it;
+- at least once: every group handled all messages in the log at the end, unless a reset skipped them;
 - in order: an ordered group begins a message when all before it in its queue are handled, and no queue is
-  handled by two ordered consumers at once (but for locks that a dead broker took along);
+  handled by two ordered consumers at once (except for locks lost with a killed broker);
 - no offset beyond the log;
-- a group that was reset to the beginning, and had a quiet minute to hear of it, handles everything again.
+- a group that was reset to the beginning, and had a minute without faults, handles everything again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from tests.simulation.consumers import BROKER_NAME, TOPIC, Consumer, Plan, Taken
+from tests.simulation.consumers import BROKER_NAME, TOPIC, AssignedQueue, Consumer, GroupBehaviour
 
 from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig, OffsetRules
 from turbopump.broker.groups.offsets import CommittedOffsets
@@ -42,23 +42,23 @@ log = logging.getLogger(__name__)
 BROKER_IP, TOOL_IP = "10.0.0.1", "10.0.0.2"
 PORT = 10911
 ADDRESS = f"{BROKER_IP}:{PORT}"
-DRAINED_WITHIN_S = 600.0  # after the last misfortune: locks and memberships of the dead expire first
-MAX_CONSUMERS = 5  # of one group
-SETTLED_S = 0.5  # of changes that follow each other closely, only the first is on disk when it is answered
+DRAINED_WITHIN_S = 600.0  # after the last fault: locks and memberships of killed consumers expire first
+MAX_CONSUMERS = 5  # per group
+SETTLED_S = 0.5  # of changes in quick succession, only the first is on disk when it is answered
 
 who: ContextVar[str] = ContextVar("who", default="world")
 
 
 def run(seed: int) -> None:
-    """Raises AssertionError when a promise was broken."""
-    run_virtual(World(seed).run())
+    """Runs a seed. Raises AssertionError for a broken guarantee."""
+    run_virtual(GroupSimulation(seed).run())
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a group has handled, and what it may pass over because it was reset beyond it."""
+    """Messages that a group has handled, and those it may skip because of a reset."""
 
-    plan: Plan
+    plan: GroupBehaviour
     done: set[bytes] = field(default_factory=set)
     excused: set[bytes] = field(default_factory=set)
     frontier: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -68,21 +68,21 @@ class Progress:
     being_reset: int = 0
     resets: int = 0
     repeats: int = 0
-    begun: dict[bytes, float] = field(default_factory=dict)  # when it was last begun
-    due_again: dict[bytes, float] = field(default_factory=dict)  # since when, because of a reset
+    begun: dict[bytes, float] = field(default_factory=dict)  # time of the last start
+    due_again: dict[bytes, float] = field(default_factory=dict)  # since the reset that requires it
 
 
-class World:
+class GroupSimulation:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.groups: list[Progress] = []
         self.consumers: list[Consumer] = []
         self.queues = self.chance.randint(1, 4)
-        self.bodies: dict[int, list[bytes]] = defaultdict(list)  # queue -> what it holds, by offset
-        self.promised: set[bytes] = set()  # answered as being on disk
+        self.bodies: dict[int, list[bytes]] = defaultdict(list)  # queue -> bodies by offset
+        self.promised: set[bytes] = set()  # acknowledged as on disk
         self.serial = self.life = 0
         self.is_up = False
-        self.disturbed = 0.0  # when something happened last that a reset may be lost by
+        self.disturbed = 0.0  # last time of an event that can lose a reset
         self.surprises: list[BaseException] = []
         self.broken: list[str] = []
         self._broker_tasks: list[asyncio.Task[Any]] = []
@@ -108,7 +108,7 @@ class World:
         self._check_all_handled()
         await self._end()
 
-    # --- a life ---
+    # --- a run ---
 
     async def _live(self) -> None:
         often = {self.send: 30, self.wait: 12}
@@ -132,7 +132,7 @@ class World:
             self._check_offsets()
 
     async def _settle(self) -> None:
-        """No more misfortune: everyone who is there gets the time it needs."""
+        """Runs without faults until all consumers have had enough time."""
         self.network.conditions = PERFECT
         for consumer in self.consumers:
             self.network.join(BROKER_IP, _ip(consumer))
@@ -154,10 +154,10 @@ class World:
         await self.broker.stop()
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def send(self) -> None:
-        """One message, now and then several to one queue. What becomes of it may stay unknown."""
+        """Sends one message, sometimes several to one queue; the result may stay unknown."""
         queue_id = self.chance.randrange(self.queues)
         for _ in range(self.chance.choice([1, 1, 1, 5])):
             self.serial += 1
@@ -180,7 +180,7 @@ class World:
         progress = progress or self.chance.choice(self.groups)
         if sum(consumer.plan is progress.plan for consumer in self.consumers) >= MAX_CONSUMERS:
             return
-        self._disturb()  # while queues change hands two pull from one, and only one is told of a reset
+        self._disturb()  # during a rebalance two pull from a queue, and only one is notified of a reset
         self.serial += 1
         ip = f"10.1.{self.serial // 250}.{self.serial % 250}"
         network = self.network.at(ip)
@@ -189,14 +189,14 @@ class World:
         consumer.start()
 
     async def leave(self) -> None:
-        """Its last commit may be of before a reset, which was on its way to it: this undoes the reset."""
+        """Makes a consumer leave. Its last commit may precede a reset under way, and so undo it."""
         if consumer := self._any_consumer():
             if self.network.conditions.max_delay_s or not consumer.plan.is_5x:
                 self._disturb()
             await consumer.leave()
 
     async def kill_consumer(self) -> None:
-        """Its machine may vanish without a word: the broker learns of it by silence."""
+        """Kills a consumer, perhaps with its machine: the broker notices missing heartbeats."""
         if consumer := self._any_consumer():
             self._disturb()
             await consumer.die()
@@ -328,7 +328,7 @@ class World:
         assert store is not None
         return store
 
-    # --- what consumers tell ---
+    # --- events of consumers ---
 
     def read_queues(self) -> int:
         return self.queues
@@ -336,7 +336,7 @@ class World:
     def life_of_broker(self) -> int:
         return self.life
 
-    def begins(self, consumer: Consumer, taken: Taken, offset: int, body: bytes) -> None:
+    def begins(self, consumer: Consumer, taken: AssignedQueue, offset: int, body: bytes) -> None:
         progress = self._progress(consumer)
         progress.begun[body] = self.clock.monotonic()
         if body in progress.done:
@@ -351,17 +351,17 @@ class World:
         if body not in progress.done and not progress.being_reset:
             self._check_order(progress, queue_id, offset, body)
 
-    def ends(self, consumer: Consumer, taken: Taken, offset: int, body: bytes, done: bool) -> None:
+    def ends(self, consumer: Consumer, taken: AssignedQueue, offset: int, body: bytes, done: bool) -> None:
         progress = self._progress(consumer)
         if done:
             progress.done.add(body)
         if progress.at_work.get(taken.queue_id, (None, 0))[0] is consumer:
             del progress.at_work[taken.queue_id]
 
-    # --- promises ---
+    # --- guarantees ---
 
     def _check_order(self, progress: Progress, queue_id: int, offset: int, body: bytes) -> None:
-        """What lies before must be handled. A consumer may still hold what a crash made void."""
+        """Checks that earlier messages are handled, except those lost in a crash but cached."""
         self._read_on()
         bodies = self.bodies[queue_id]
         if offset >= len(bodies) or bodies[offset] != body:
@@ -382,7 +382,7 @@ class World:
         return first
 
     def _check_offsets(self) -> None:
-        """Committed ones, by the broker's own table."""
+        """Checks the committed offsets in the broker's table."""
         if self.broken:
             raise AssertionError(self.broken[0])
         for progress in self.groups:
@@ -420,12 +420,12 @@ class World:
         ]
 
     def _excuse_all(self, progress: Progress) -> None:
-        """A reset may have passed over whatever there is."""
+        """Excuses all messages: a reset may have skipped them."""
         self._read_on()
         for bodies in self.bodies.values():
             progress.excused.update(bodies)
 
-    # --- the log as it is ---
+    # --- the current log ---
 
     def _read_on(self) -> None:
         if not self.is_up:
@@ -441,7 +441,7 @@ class World:
                 bodies.extend(one.body for one in record.decode_all(found.body))
 
     def _read_again(self) -> None:
-        """A crash may have cost the end, and other messages come in its place."""
+        """Reads the log again: a crash may have lost its end, and other messages replace it."""
         self.bodies.clear()
         self._read_on()
         for progress in self.groups:
@@ -474,17 +474,17 @@ class World:
         loss = self.chance.choice([0.0, 0.0, 0.0003, 0.003])
         return NetworkConditions(0.0, slowest, self.chance.choice([64, 1500, 65_536]), loss)
 
-    def _any_plan(self, name: str) -> Plan:
+    def _any_plan(self, name: str) -> GroupBehaviour:
         orderly, is_5x = self.chance.random() < 0.5, self.chance.random() < 0.6
-        return Plan(name, orderly, is_5x, self.chance.choice([0.01, 1.0, 15.0]))
+        return GroupBehaviour(name, orderly, is_5x, self.chance.choice([0.01, 1.0, 15.0]))
 
     def _any_consumer(self) -> Consumer | None:
-        """One who is taken out of the world."""
+        """Removes and returns a random consumer."""
         if not self.consumers:
             return None
         return self.consumers.pop(self.chance.randrange(len(self.consumers)))
 
-    # --- watching ---
+    # --- verbose output ---
 
     def _progress(self, consumer: Consumer) -> Progress:
         return next(progress for progress in self.groups if progress.plan is consumer.plan)

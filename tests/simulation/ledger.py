@@ -1,15 +1,15 @@
-"""The ledger through kills: two brokers, drivers that are replaced and do not know it, writers that fail.
+"""Simulates the ledger with kills: two brokers, drivers replaced by newer runs, and failing writers.
 
 A driver writes batches of rows by several attempts, decides for one, and ends it or not. It may be replaced
-by a newer run at any moment, and goes on as a zombie. Brokers are killed, stopped and started; whole days
-pass, with retention. Some rows are delayed, by a level or until a time; and a broker may die between the
-records of the append that commits them. In the end, when all are up and time has passed, of every batch that
-was decided:
+by a newer run at any time, and continues as a zombie. Brokers are killed, stopped and started; whole days
+pass, with retention. Some rows are delayed, by a level or until a time; and a broker may be killed between
+the records of the append that commits them. At the end, when all brokers run and time has passed, for every
+decided batch:
 
-    each row of the attempt that won is seen once, at whichever broker
-    no row is seen before its time, which a level counts from the decision
-    no row of another attempt is ever seen, and none of a batch that was not decided
-    every answer that said who won said the same
+    each row of the winning attempt is delivered once, by any broker
+    no row is delivered before its time, which for a level counts from the decision
+    no row of another attempt or of an undecided batch is ever delivered
+    all answers about the winner agree
 """
 
 import asyncio
@@ -37,7 +37,7 @@ DAY_S = 86_400
 ROUNDS_S = 100  # three rounds of checks
 LEVELS_S = 1, 30, 7_200
 LATEST_S = 2 * DAY_S
-SLOTS = 1_000  # of a wheel: few enough for times that it has to turn for
+SLOTS = 1_000  # of the wheel: few, so that some times need several turns
 SETTINGS = {
     "mappedFileSizeCommitLog": "65536",
     "maxMessageSize": "16384",
@@ -56,7 +56,7 @@ def run(seed: int) -> None:
         async with AsyncCluster(2, clock="virtual", settings=SETTINGS, seed=seed) as cluster:
             await cluster.create_topic(TOPIC, queues=2)
             await cluster.create_topic("Filler", queues=1)
-            await World(cluster, chance).live()
+            await LedgerSimulation(cluster, chance).live()
 
     before = timer_wheel.SLOTS
     timer_wheel.SLOTS = SLOTS
@@ -73,19 +73,19 @@ class Driver:
     attempts: list[Written] = field(default_factory=list)
 
 
-class World:
+class LedgerSimulation:
     def __init__(self, cluster: AsyncCluster, chance: random.Random) -> None:
         self.cluster = cluster
         self.chance = chance
-        self.drivers: list[Driver] = []  # the last one is the newest; others are zombies
+        self.drivers: list[Driver] = []  # the last is the newest; the others are zombies
         self.wrote: dict[str, tuple[int, Counter[bytes]]] = {}  # token -> batch and rows
-        self.winners: dict[int, frozenset[str]] = {}  # as answers said
+        self.winners: dict[int, frozenset[str]] = {}  # from answers
         self.seen: dict[tuple[str, int, int], bytes] = {}
-        self.due_ms: dict[bytes, int] = {}  # row -> its time
-        self.levels: dict[bytes, int] = {}  # row -> its delay
-        self.asked_ms: dict[int, int] = {}  # batch -> when a decision was first asked for
+        self.due_ms: dict[bytes, int] = {}  # row -> delivery time
+        self.levels: dict[bytes, int] = {}  # row -> delay level
+        self.asked_ms: dict[int, int] = {}  # batch -> time of the first decision request
         self.dead: list[Broker] = []
-        self.is_over = False  # from now on nobody dies
+        self.is_over = False  # no more kills
         self.runs = 0
 
     async def live(self) -> None:
@@ -110,7 +110,7 @@ class World:
                 await self.dead.pop().stop()
         await self.settle_and_judge()
 
-    # what may happen
+    # actions
 
     def driver(self) -> Driver:
         return self.drivers[-1] if self.chance.random() < 0.8 else self.chance.choice(self.drivers)
@@ -133,7 +133,7 @@ class World:
         self.wrote[writer.token] = driver.batch, Counter(rows)
         half = self.chance.randrange(len(rows)) if self.chance.random() < 0.3 else len(rows)
         await writer.send([self.message(row) for row in rows[:half]])
-        if half == len(rows):  # else the attempt failed in the middle
+        if half == len(rows):  # otherwise the attempt failed halfway
             driver.attempts.append(writer.written)
 
     def message(self, row: bytes) -> Message:
@@ -179,7 +179,7 @@ class World:
             await self.cluster.start_broker(broker)
 
     async def let_one_die_committing(self) -> None:
-        """In the next append that commits half messages one by one: after a message, before its op record."""
+        """Kills a broker in the next commit of half messages: after a message, before its op record."""
         broker = self.chance.choice(self.cluster._servers.brokers)
         store, running = broker._store, broker._running
         if store is None or running is None:
@@ -201,13 +201,13 @@ class World:
             await self.end()
 
     def die_now(self, broker: EmbeddedBroker) -> None:
-        """What the old one still does, it does to files that nobody reads any more."""
+        """Kills a broker now. The old one may still write, to files that are not used any more."""
         assert broker._running is not None
-        assert broker._plug is not None
+        assert broker._network is not None
         log.info("%s dies in an append", broker.name)
         self.look()
         broker.disk = broker.disk.copy()
-        broker._plug.pull_out()
+        broker._network.kill()
         self.dead.append(broker._running)
         broker._running = None
 
@@ -215,7 +215,7 @@ class World:
         await asyncio.sleep(self.chance.choice((0.1, 5, 40)))
 
     async def a_day_passes(self) -> None:
-        """With enough written for files to go."""
+        """Advances a day, with enough writes for files to be deleted."""
         async with self.cluster.producer("filler") as producer:
             for _ in range(40):
                 await producer.send(Message("Filler", FILLER))
@@ -232,10 +232,10 @@ class World:
                 while await store.retention.round():
                     self.look()
 
-    # what must be true
+    # guarantees
 
     def look(self) -> None:
-        """What consumers could see by now, also if its file goes later."""
+        """Records what consumers could read by now, even if its file is deleted later."""
         for broker in self.cluster._servers.brokers:
             for message in broker.messages(TOPIC):
                 place = broker.name, message.queue.id, message.record.queue_offset

@@ -1,4 +1,4 @@
-"""What the outside knows: every message it handed over, where it was told that is, and what was promised."""
+"""The expected state: every sent message, its acknowledged position, and the guarantees given."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from turbopump.protocol.sysflag import HOSTS_MASK, PREPARED, ROLLBACK, TRANSACTI
 
 
 @dataclass(slots=True)
-class Sent:
+class SentMessage:
     offset: int
     size: int
     topic: str
@@ -19,9 +19,9 @@ class Sent:
     properties: bytes
     sys_flag: int
     delay_ms: int = -1
-    on_disk: bool = False  # the store said so
+    on_disk: bool = False  # acknowledged as on disk
     count: int = 1  # messages in the record
-    is_deleted: bool = False  # its topic was deleted: the record is there, no queue has it
+    is_deleted: bool = False  # its topic was deleted: the record exists, but no queue entry
 
     @property
     def end(self) -> int:
@@ -46,7 +46,7 @@ class Sent:
         return java_hash(tag) if tag else 0
 
     def differences(self, record: Record) -> list[str]:
-        """How the record differs from what was sent, in words."""
+        """Describes how the record differs from what was sent."""
         pairs = {
             "offset": (record.physical_offset, self.offset),
             "size": (record.size, self.size),
@@ -62,11 +62,11 @@ class Sent:
 
 @dataclass(slots=True)
 class Model:
-    """`sent` is in log order. What a recovery did not find is forgotten, and must never come back."""
+    """Sent messages in log order. Those a recovery did not find are removed and must never come back."""
 
-    sent: list[Sent] = field(default_factory=list)
-    synced: int = 0  # the store said that everything below is on the medium
-    deleted_below: int = 0  # files before this were deleted; a crash may bring some of them back
+    sent: list[SentMessage] = field(default_factory=list)
+    synced: int = 0  # everything below was acknowledged as on disk
+    deleted_below: int = 0  # files before this were deleted; a crash may restore some of them
     disk_failures: int = 0
     deleted_topics: set[str] = field(default_factory=set)
 

@@ -1,4 +1,4 @@
-"""Delayed messages in worlds by chance."""
+"""Delayed messages in random simulations."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Consumer groups in worlds by chance."""
+"""Consumer groups in random simulations."""
 
 import os
 

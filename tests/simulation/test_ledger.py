@@ -1,4 +1,4 @@
-"""The ledger in worlds by chance."""
+"""The ledger in random simulations."""
 
 import os
 

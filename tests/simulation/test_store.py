@@ -1,4 +1,4 @@
-"""Worlds by chance, and by name the losses that others have had."""
+"""Random simulations of the store, and scenarios of known data losses of Apache."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.simulation.world import run
+from tests.simulation.store import run
 
 from turbopump.protocol import properties as props
 from turbopump.protocol.record import decode_all
@@ -35,7 +35,7 @@ def test_promises_are_kept_in_worlds_of_faults(first: int) -> None:
 
 
 class Machine:
-    """A store with small files on a disk that forgets."""
+    """A store with small files on a disk that loses unsynced writes."""
 
     def __init__(self, seed: int = 1, **config: object) -> None:
         self.disk = SimulatedDisk(random.Random(seed), VirtualClock())
@@ -89,7 +89,7 @@ async def on_disk(store: Store, end: int) -> Durability:
 
 
 def bodies(store: Store, queue_id: int = 0) -> list[bytes]:
-    """What a consumer reads from the first offset on."""
+    """Returns what a consumer reads from the first offset on."""
     queue = store.queues.queue("orders", queue_id)
     offset, found = queue.min_offset, []
     while (result := store.reader.get(queue, offset, 32, 1 << 20, None)).status is GetStatus.FOUND:
@@ -136,7 +136,7 @@ def test_row_3_messages_are_found_by_key_after_a_crash(survival: Survival) -> No
         for number in range(150):
             end = send(store, number)
             if number % 50 == 25:
-                await asyncio.sleep(1.5)  # some keys are on the medium, some in memory
+                await asyncio.sleep(1.5)  # some keys are on disk, some in memory
         assert await on_disk(store, end) is Durability.DISK
         await machine.crash(survival)
         store = await machine.start()
@@ -177,7 +177,7 @@ def test_row_4_what_queues_lacked_at_a_crash_is_in_them_before_anything_new(
             *(b"message %d" % number for number in range(60, 101, 2)),
         ]
         assert bodies(store) == expected
-        await machine.crash(survival)  # before a checkpoint could say that the tail is dispatched
+        await machine.crash(survival)  # before a checkpoint records that the tail is dispatched
         assert bodies(await machine.start()) == expected
 
     scenario(story)
@@ -211,7 +211,7 @@ def test_row_8_what_a_recovery_cut_off_never_comes_back(cut: Survival, seed: int
 
 
 def test_a_reader_beyond_the_end_is_sent_to_the_end_not_to_the_beginning() -> None:
-    """apache/rocketmq#4771, #2181: a crash cost messages that a consumer had seen; it must not begin anew."""
+    """apache/rocketmq#4771, #2181: a crash cost messages that a consumer had seen; it must not restart."""
 
     async def story() -> None:
         machine = Machine()

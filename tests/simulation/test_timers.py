@@ -1,4 +1,4 @@
-"""Timed messages in worlds by chance."""
+"""Timed messages in random simulations."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Transactions in worlds by chance."""
+"""Transactions in random simulations."""
 
 import os
 

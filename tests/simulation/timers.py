@@ -1,7 +1,7 @@
-"""Timed messages and recalls through crashes: the promises of `delays.py`, to the millisecond.
+"""Simulates timed messages and recalls through crashes: the guarantees of `delays.py`, to the millisecond.
 
-Beside those: a message whose recall is in the log does not come, unless the recall came late. From life to
-life the length of slots, the window and the size of the files change, and now and then a file is lost.
+In addition, a message whose recall is in the log is not delivered, unless the recall was late. Between runs
+the length of slots, the window and the size of the files change, and sometimes a file is lost.
 """
 
 import asyncio
@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import cast
 
-from tests.simulation.delays import SAVE_S, START_S, Name, Noted
-from tests.simulation.delays import World as DelayWorld
+from tests.simulation.delays import SAVE_S, START_S, AppendedRecord, DelaySimulation, Name
 from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
@@ -34,25 +33,25 @@ from turbopump.store.delays import DELIVER_AT
 from turbopump.testing.loop import run_virtual
 
 SLOTS = 4_000
-LATE_MS = 300  # a recall that was put again comes first: with a pool, that is after its next commit
-SEEN_AFTER_MS = 400  # a sync, or a commit of the pool: what is due sooner may be so late
-RECALLED_BEFORE_MS = 8_000  # it is in the wheel long before, stalled disks and all
+LATE_MS = 300  # a repeated recall is first: with a pool, after its next commit
+SEEN_AFTER_MS = 400  # a sync or a commit of the pool: messages due sooner may be this late
+RECALLED_BEFORE_MS = 8_000  # it is in the wheel long before, even with stalled disks
 RECALL = b"recall "
 
 log = logging.getLogger(__name__)
 
 
 def run(seed: int) -> None:
-    """Raises AssertionError when a promise was broken."""
+    """Runs a seed. Raises AssertionError for a broken guarantee."""
     before = timer_wheel.SLOTS
     timer_wheel.SLOTS = SLOTS
     try:
-        run_virtual(World(seed).run())
+        run_virtual(TimerSimulation(seed).run())
     finally:
         timer_wheel.SLOTS = before
 
 
-class World(DelayWorld):
+class TimerSimulation(DelaySimulation):
     synced_parts = ("", "commitlog", "timerlog", "consumequeue", "config")
 
     def __init__(self, seed: int) -> None:
@@ -71,7 +70,7 @@ class World(DelayWorld):
             log_file_size=chance.choice([200, 1_000, 20_000]),
         )
 
-    # --- lives ---
+    # --- runs ---
 
     def _open(self, is_calm: bool) -> None:
         self._renew_disk()
@@ -111,7 +110,7 @@ class World(DelayWorld):
     async def _close_parts(self) -> None:
         await self.timers.close()
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def send(self) -> None:
         for _ in range(self.chance.choice([1, 1, 3, 10])):
@@ -134,18 +133,18 @@ class World(DelayWorld):
                 self.sent_ms[name] = self.clock.now_ms()
 
     async def send_back(self) -> None:
-        """Here: a recall of something that waits."""
+        """Recalls a waiting message, in place of a send back."""
         soonest = self.clock.now_ms() + RECALLED_BEFORE_MS
         waiting = [name for name, due_ms in self.first_due_ms.items() if due_ms > soonest]
         if not waiting:
             return
         name = self.chance.choice(waiting)
         header = RecallMessageRequest("T", self.handles[name], "G")
-        request = Request(Command(370), header, cast(Connection, _Line()))
-        with contextlib.suppress(TimeoutError):  # a disk that does not sync
+        request = Request(Command(370), header, cast(Connection, _FakeConnection()))
+        with contextlib.suppress(TimeoutError):  # the disk does not sync
             await asyncio.wait_for(self.recalls.recall(request), 30)
 
-    # --- noting and checking ---
+    # --- recording and checking ---
 
     def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
         now_ms = self.clock.now_ms()
@@ -164,7 +163,7 @@ class World(DelayWorld):
                 assert known == due_ms, f"{name} had another time before it was put again"
             else:
                 assert now_ms >= self.first_due_ms[name], f"{name} is early"
-            self.noted.append(Noted(name, begin, begin + size, now_ms, due_ms))
+            self.noted.append(AppendedRecord(name, begin, begin + size, now_ms, due_ms))
 
     def _is_recalled(self, name: Name, recalled: set[bytes]) -> bool:
         return RECALL + b"ID" + name[0] in recalled
@@ -200,7 +199,7 @@ class World(DelayWorld):
                 assert late_ms <= LATE_MS, f"{name} was {late_ms} ms late"
 
 
-class _Line:
-    """As much of a connection as a recall needs."""
+class _FakeConnection:
+    """The part of a connection that a recall needs."""
 
     peer_host = bytes(8)

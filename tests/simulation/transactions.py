@@ -1,15 +1,15 @@
-"""Transactions through crashes: a store, the parts of a broker that concern them, producers, misfortune.
+"""Simulates transactions through crashes: a store, the transaction parts of a broker, producers, and faults.
 
-Every append is noted, by whomever. After a crash the log is a beginning of what was noted, and what it lost
-is struck out, with the answers that rested on it. Then the promises, of every transaction:
+Every append is recorded. After a crash the log is a prefix of the recorded appends, and the lost ones are
+removed from the record, with the answers that depended on them. Guarantees for every transaction:
 
-    no message is seen before its commit
-    of the messages that the log has, there is one for each transaction that was committed: not two, and in
-    the end not none, unless the log lost the half message before it was synced
-    none of one that was rolled back, and no answer contradicts another one
-    a transaction that nobody ended is ended by the check, or has expired and can be found
+    no message is delivered before its commit
+    the log has one message for each committed transaction: not two, and in the end not none, unless the log
+    lost the half message before it was synced
+    none for a rolled back one, and no two answers contradict each other
+    a transaction that no producer ended is ended by the check, or has expired and can be found
 
-Producers may end a transaction late, twice, in both ways, by the places of any of its records.
+Producers may end a transaction late, twice, in both ways, by the offsets of any of its records.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tests.simulation.lives import Action, Lives
+from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
@@ -59,13 +59,13 @@ log = logging.getLogger(__name__)
 
 
 def run(seed: int) -> None:
-    """Raises AssertionError when a promise was broken."""
-    run_virtual(World(seed).run())
+    """Runs a seed. Raises AssertionError for a broken guarantee."""
+    run_virtual(TransactionSimulation(seed).run())
 
 
 @dataclass(slots=True)
-class Noted:
-    """One record: a half message, a committed message, or an expired one."""
+class AppendedRecord:
+    """One appended record: a half, committed or expired message."""
 
     name: bytes
     topic: str
@@ -75,8 +75,8 @@ class Noted:
 
 
 @dataclass(slots=True)
-class Story:
-    """A transaction as its producer knows it."""
+class TransactionHistory:
+    """A transaction from the view of its producer."""
 
     truth: int
     """How the local work ended: what a check says."""
@@ -88,7 +88,7 @@ class Story:
     """The decisions that may count although no answer came, or the log has lost what the answer rested on."""
 
 
-class World(Lives):
+class TransactionSimulation(CrashingStore):
     waits_s = (0, 0.01, 0.3, 3, 12)
 
     def __init__(self, seed: int) -> None:
@@ -96,23 +96,23 @@ class World(Lives):
         checks.SLICE, recovery.SLICE, recovery.READ_BACK = self.chance.choice([(1, 2, 3), (64, 1024, 8192)])
         checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
         self.config = self._any_config()
-        self.lives = self.chance.randint(2, 5)
-        self.noted: list[Noted] = []  # in the order of the log
-        self.stories: dict[bytes, Story] = {}
+        self.runs = self.chance.randint(2, 5)
+        self.noted: list[AppendedRecord] = []  # in log order
+        self.stories: dict[bytes, TransactionHistory] = {}
         self.silence = 0.3
         self.is_staffed = True
         self.answers: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         self.begin()
-        for _ in range(self.lives):
+        for _ in range(self.runs):
             await self._live()
             await asyncio.sleep(self.chance.choice([0, 0, 5]))
         await self._last_life()
         log.info("%d transactions", len(self.stories))
         self.check_surprises()
 
-    # --- lives ---
+    # --- runs ---
 
     async def _live(self) -> None:
         is_calm = self.chance.random() < 0.4
@@ -126,7 +126,7 @@ class World(Lives):
         await self._end()
 
     async def _last_life(self) -> None:
-        """No misfortune, and producers who know: everything ends."""
+        """Runs without faults and with answering producers until every transaction ends."""
         await self._open()
         self.silence, self.is_staffed = 0.0, True
         await asyncio.sleep(8 * ROUND_S)
@@ -179,7 +179,7 @@ class World(Lives):
     async def _close_parts(self) -> None:
         await self._save()
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def send(self) -> None:
         for _ in range(self.chance.choice([1, 1, 3, 10])):
@@ -196,11 +196,11 @@ class World(Lives):
             draft = Draft(queue, body, packed, 0, 0, now_ms, bytes(8), unique_key=pairs[props.UNIQUE_KEY])
             with contextlib.suppress(Refused):
                 [appended] = self.store.log.append([draft])
-                self.stories[name] = Story(self.chance.choice([COMMIT, COMMIT, ROLLBACK]))
+                self.stories[name] = TransactionHistory(self.chance.choice([COMMIT, COMMIT, ROLLBACK]))
                 self.transactions.prepared(draft, appended)
 
     async def decide(self) -> None:
-        """A producer ends a transaction, mostly as it ended, by the places of any of its records."""
+        """Ends a transaction, mostly with the true decision, by the offsets of any of its records."""
         known = [one for one in self.noted[-100:] if one.topic == HALF_TOPIC]
         known = [one for one in known if one.begin >= self.store.log.min_offset]
         for _ in range(self.chance.choice([1, 1, 5])):
@@ -209,7 +209,7 @@ class World(Lives):
                 truth = self.stories[one.name].truth
                 decision = truth if self.chance.random() < 0.7 else COMMIT + ROLLBACK - truth
                 if not self.stories[one.name].answered and self.chance.random() < 0.5:
-                    self.stories[one.name].truth = decision  # the work had not ended before
+                    self.stories[one.name].truth = decision  # the producer had not decided before
                 await self.end(one.name, (one.begin, one.queue_offset), decision)
 
     async def end(self, name: bytes, place: tuple[int, int], decision: int, checked: bool = True) -> None:
@@ -217,7 +217,7 @@ class World(Lives):
             GROUP, place[1], place[0], decision, "ID", fromTransactionCheck=checked
         )
         self.stories[name].tried.add(decision)
-        line = _Line()
+        line = _FakeConnection()
         request = Request(Command(37), header, cast(Connection, line))
         try:
             answer = self.requests.end(request)
@@ -236,45 +236,46 @@ class World(Lives):
                 assert len(story.answered) == 1, f"{name!r} was committed and rolled back"
 
     async def answer(self, name: bytes, place: tuple[int, int]) -> None:
-        """A producer that is asked says how it ended."""
+        """Answers a check with the decision of the producer."""
         with contextlib.suppress(PowerCut):
             await self.end(name, place, self.stories[name].truth)
 
     def _heard(self, name: bytes, decision: int, refused: Refused) -> None:
-        """What is refused because of another decision must have been decided so."""
+        """Checks a refusal: the other decision must have been made."""
         if refused.code == ResponseCode.ILLEGAL_OPERATION:
             story = self.stories[name]
             assert decision not in story.answered, f"{name!r}: {refused.remark}"
 
     async def resume(self) -> None:
-        """An operator brings expired ones back."""
+        """Resumes expired transactions, as an operator."""
         for one in [one for one in self.noted if one.topic == CHECK_MAX_TIME_TOPIC][-3:]:
             if one.begin >= self.store.log.min_offset:
                 header = ResumeCheckHalfMessageRequest(msgId=offset_id(bytes(8), one.begin))
-                request = Request(Command(323), header, cast(Connection, _Line()))
+                request = Request(Command(323), header, cast(Connection, _FakeConnection()))
                 with contextlib.suppress(Refused):
                     answer = await self.requests.resume(request)
                     assert isinstance(answer, Answer)
 
     async def staff(self) -> None:
-        """Producers come and go."""
+        """Adds and removes producers."""
         self.is_staffed = not self.is_staffed
 
-    # --- noting ---
+    # --- recording ---
 
     def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
         for draft, (begin, offset, size) in zip(drafts, appended, strict=True):
             topic = draft.queue.topic
             if topic not in ("Plain", OP_HALF_TOPIC):
                 name = draft.body.partition(b" ")[0]
-                self.noted.append(Noted(name, topic, begin, begin + size, offset))
+                self.noted.append(AppendedRecord(name, topic, begin, begin + size, offset))
                 if topic == TOPIC:
                     committed = [one for one in self.noted if one.topic == TOPIC and one.name == name]
                     assert len(committed) == 1, f"{name!r} was committed {len(committed)} times"
 
     def _strike_out(self, log_end: int) -> None:
-        """What the crash took, and the answers that rested on it. A transaction that was taken before it was
-        synced is no more.
+        """Removes what the crash lost, and the answers that depended on it.
+
+        A transaction that was lost before it was synced is forgotten.
         """
         lost = [one for one in self.noted if one.end > log_end]
         assert all(one.begin >= self.synced for one in lost), "a synced record is lost"
@@ -318,9 +319,9 @@ class World(Lives):
 
 
 class _Deciders:
-    """Producers who are asked: they may be away, and may not answer."""
+    """Producers that answer checks: they may be absent or not answer."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TransactionSimulation) -> None:
         self._world = world
 
     def can_ask(self, half: Record) -> bool:
@@ -341,8 +342,8 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-class _Line:
-    """As much of a connection as an answer needs."""
+class _FakeConnection:
+    """The part of a connection that an answer needs."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()

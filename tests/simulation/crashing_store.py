@@ -1,5 +1,6 @@
-"""What the worlds of `delays.py`, `timers.py` and `transactions.py` share: a store that lives several times,
-on a disk that is struck by misfortune. What is stored, noted and checked is the subject of each world.
+"""Shared by the simulations of delays, timers and transactions: a store with several runs on a faulty disk.
+
+What is stored, recorded and checked is defined by each simulation.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from turbopump.testing.loop import VirtualClock
 from turbopump.testing.simulated_files import Survival
 
 ACTION_S = 60.0
-CALM_S = 8.0  # before a stop: what was put off by a failed sync or a stalled disk is over then
+CALM_S = 8.0  # before a stop: delays by a failed sync or a stalled disk are over then
 LOOK_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 Action = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Lives(ABC):
+class CrashingStore(ABC):
     config: StoreConfig
     clock: VirtualClock
     disk: SimulatedDisk
@@ -54,17 +55,17 @@ class Lives(ABC):
 
     @abstractmethod
     def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
-        """Of every append, by whomever."""
+        """Records an append."""
 
     @abstractmethod
     def _strike_out(self, log_end: int) -> None:
-        """A crash took what was behind."""
+        """Removes the appends that a crash lost."""
 
     @abstractmethod
     async def _close_parts(self) -> None:
-        """Before the store."""
+        """Closes the parts, before the store is closed."""
 
-    # --- lives ---
+    # --- runs ---
 
     async def _act(self, actions: Sequence[Action], counts: Sequence[int]) -> None:
         for _ in range(self.chance.choice(counts)):
@@ -73,7 +74,7 @@ class Lives(ABC):
                 break
 
     def _misfortunes(self) -> list[Action]:
-        """Two kinds; and the power may fail."""
+        """Chooses two kinds of faults for a run, and perhaps a power cut."""
         chosen: list[Action] = self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
         if self.chance.random() < 0.4:
             self.disk.cut_power_after(self.chance.randint(0, 800))
@@ -86,7 +87,7 @@ class Lives(ABC):
             await self._stop()
 
     async def _do(self, action: Action) -> None:
-        """What waits for the disk when the power fails, waits in vain."""
+        """Runs an action; one that waits for the disk at a power cut never ends."""
         task = asyncio.create_task(action())
         await asyncio.wait({task}, timeout=ACTION_S)
         if not task.done():
@@ -101,7 +102,7 @@ class Lives(ABC):
         self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
 
     def _open_store(self) -> Store:
-        """Nothing is served yet; every append from now on is noted."""
+        """Opens the store without serving; records every append from now on."""
         store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
         self._strike_out(store.log.end)
         plain_append = store.log.append
@@ -115,7 +116,7 @@ class Lives(ABC):
         return store
 
     def _start_store(self) -> None:
-        """As `Store.start` does, but for retention, whose rounds are an action here."""
+        """Starts the store as `Store.start`, without retention, which is an action here."""
         store = self.store
         store._dispatcher.loop = asyncio.get_running_loop()
         store.flusher.start()
@@ -145,7 +146,7 @@ class Lives(ABC):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         closing = asyncio.create_task(self._close())
-        while not closing.done() and not self.disk.is_off:  # a callback that dies of it tells nobody
+        while not closing.done() and not self.disk.is_off:  # a callback that raises it is not awaited
             await asyncio.wait([closing], timeout=LOOK_S)
         if self.disk.is_off:
             closing.cancel()
@@ -156,7 +157,7 @@ class Lives(ABC):
         log.info("closed at %d", self.store.log.end)
         self.synced = max(self.synced, self.store.log.end)
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def fill(self) -> None:
         queue = self.store.queues.queue("Plain", 0)

@@ -1,4 +1,4 @@
-"""One seed's world: a machine with a disk, a clock and a store, a sender, and misfortune."""
+"""Simulates a store: a machine with a disk and a clock, a sender, and faults."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.checks import check_files, check_readable, check_recovered
-from tests.simulation.model import Model, Sent
+from tests.simulation.model import Model, SentMessage
 
 from turbopump.compiled import twins
 from turbopump.protocol import batch, inner
@@ -31,14 +31,14 @@ TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
 BATCHES = "batches"
 TABLE = b'{"topicConfigTable":{"batches":{"topicName":"batches","attributes":{"queue.type":"BatchCQ"}}}}'
 LIGHTS = ["%LMQ%a", "%LMQ%b", "%LMQ%c"]
-ANSWER_S = 8.0  # nobody waits longer for a word about his message
-PATIENCE_S = 5.0  # so long after the last fault the store accepts messages again
+ANSWER_S = 8.0  # greatest time until a send is answered
+PATIENCE_S = 5.0  # time after the last fault until the store accepts messages again
 
 log = logging.getLogger(__name__)
 
 
 class JumpingClock(VirtualClock):
-    """The wall clock may be set; the monotonic one goes on."""
+    """Virtual clock whose wall time can be set; the monotonic time goes on."""
 
     jump_ms = 0
 
@@ -47,19 +47,19 @@ class JumpingClock(VirtualClock):
 
 
 def run(seed: int) -> None:
-    """Raises AssertionError when a promise was broken."""
-    run_virtual(World(seed).run())
+    """Runs a seed. Raises AssertionError for a broken guarantee."""
+    run_virtual(StoreSimulation(seed).run())
 
 
-class World:
+class StoreSimulation:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.twins = twins() if seed % 2 else None
         self.config = self._any_config()
         self.model = Model()
-        self.lives = self.chance.randint(2, 6)
+        self.runs = self.chance.randint(2, 6)
         self.serial = 0
-        self.waiting: dict[int, float] = {}  # who waits for a word about his message, since when
+        self.waiting: dict[int, float] = {}  # unanswered messages -> time of the send
         self.surprises: list[BaseException] = []
 
     async def run(self) -> None:
@@ -72,7 +72,7 @@ class World:
             self.disk.sync_dir(directory)
         log.info("%s", self.config)
         least_end, why = 0, "nothing was promised"
-        for _ in range(self.lives):
+        for _ in range(self.runs):
             store = await self._open(least_end, why)
             least_end, why = await self._live(store)
         self.disk.cut_power_after(None)
@@ -82,7 +82,7 @@ class World:
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
     async def _open(self, least_end: int, why: str) -> Store:
-        """Starts the store, perhaps after the machine failed during some starts before."""
+        """Starts the store, perhaps after crashes during earlier starts."""
         for attempt in range(10):
             if attempt < 5 and self.chance.random() < 0.3:
                 self.disk.cut_power_after(self.chance.randint(0, 200))
@@ -105,7 +105,7 @@ class World:
         raise AssertionError("the store does not come up")
 
     async def _live(self, store: Store) -> tuple[int, str]:
-        """One life of the process. Returns where the log must reach at least after it, and why."""
+        """Simulates one run of the process. Returns the least end of the log after it, and why."""
         await store.start()
         if self.chance.random() < 0.3:
             self.disk.cut_power_after(self.chance.randint(0, 500))
@@ -121,7 +121,7 @@ class World:
         return await self._stop(store)
 
     def _any_mood(self) -> tuple[list[Callable[[Store], Any]], list[int]]:
-        """What may happen in this life, and how often."""
+        """Chooses the actions of this run and their weights."""
         usual = {self.append: 10, self.wait: 6, self.read: 3}
         unusual = {
             self.wait_long: 1,
@@ -136,7 +136,7 @@ class World:
         weights = usual | {what: often for what, often in unusual.items() if self.chance.random() < 0.4}
         return list(weights), list(weights.values())
 
-    # --- ends of a life ---
+    # --- ends of a run ---
 
     async def _power_fails(self, store: Store) -> tuple[int, str]:
         survival = self._any_survival()
@@ -170,7 +170,7 @@ class World:
         return end, "the store was closed"
 
     async def _recover_from_faults(self, store: Store) -> None:
-        """No new misfortune: all who wait get a word, and messages are accepted again."""
+        """Runs without new faults: all sends are answered, and messages are accepted again."""
         self.disk._syncs_to_fail.clear()
         self.workers.stall(0)
         self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
@@ -181,7 +181,7 @@ class World:
         assert not self.waiting, "some were never told what became of their messages"
         assert store.flags.reason is None, f"still refused long after the last fault: {store.flags.reason}"
 
-    # --- what may happen ---
+    # --- actions ---
 
     async def append(self, store: Store) -> None:
         drafts = [self._any_draft(store) for _ in range(self.chance.choice([1, 1, 2, 5, 20]))]
@@ -191,7 +191,7 @@ class World:
             log.info("refused: %s", refused)
             return
         sent = [
-            Sent(
+            SentMessage(
                 offset, size, draft.queue.topic, draft.queue.queue_id, queue_offset, draft.body,
                 draft.properties, draft.sys_flag & ~LIGHT, draft.delay_ms, count=draft.count,
             )
@@ -202,7 +202,7 @@ class World:
         if self.chance.random() < 0.7:
             self._await_disk(store, sent)
 
-    def _await_disk(self, store: Store, sent: list[Sent]) -> None:
+    def _await_disk(self, store: Store, sent: list[SentMessage]) -> None:
         self.serial += 1
         number, disk = self.serial, self.disk
         self.waiting[number] = self.clock.monotonic()
@@ -210,7 +210,7 @@ class World:
         def done(durability: Durability) -> None:
             log.info("%d..%d: %s", sent[0].offset, sent[-1].end, durability.value)
             if disk.is_off:
-                return  # the machine is no more; so is who waited
+                return  # the machine is off, and its clients with it
             assert number in self.waiting, "told twice what became of a message"
             del self.waiting[number]
             if durability is Durability.DISK:
@@ -268,7 +268,7 @@ class World:
 
     async def delete_topic(self, store: Store) -> None:
         topic = self.chance.choice(TOPICS)
-        self.model.forget_queues(topic)  # when it crashes in the middle, some may come back
+        self.model.forget_queues(topic)  # after a crash during the deletion some may come back
         with contextlib.suppress(OSError):
             await store.upkeep.expect_deletion(topic)
             store.queues.delete_topic(topic)
@@ -311,7 +311,7 @@ class World:
         if chance.random() < 0.1:
             pairs["note"] = "x" * chance.randint(100, 2000)
         if chance.random() < 0.1:
-            pairs["\0" * chance.randint(1, 511)] = "zeros"  # as many as may be sent
+            pairs["\0" * chance.randint(1, 511)] = "zeros"  # as many as allowed
         if chance.random() < 0.1:
             return self._any_batch(store, pairs)
         if chance.random() < 0.2:
@@ -333,7 +333,7 @@ class World:
         )
 
     def _any_batch(self, store: Store, pairs: dict[str, str]) -> Draft:
-        """An inner batch, or a single message of its topic."""
+        """Returns an inner batch, or a single message of its topic."""
         count = self.chance.randint(0, 4)
         body = batch.join([(0, b"inner", b"")] * count) if count else b"single"
         if count:
@@ -362,7 +362,7 @@ class World:
     def _any_survival(self) -> Survival:
         return self.chance.choice(list(Survival))
 
-    # --- watching ---
+    # --- verbose output ---
 
     def _check_waiting(self) -> None:
         now = self.clock.monotonic()
