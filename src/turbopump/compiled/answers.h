@@ -1,4 +1,4 @@
-/* The answers to sends: frames with a JSON header between whose parts five values stand (`receipt.py`). */
+/* Answers to sends: frames with a JSON header, made of constant parts and five values (`receipt.py`). */
 
 #ifndef TURBOPUMP_ANSWERS_H
 #define TURBOPUMP_ANSWERS_H
@@ -9,7 +9,7 @@
 
 #define ANSWER_PARTS 6
 
-/* A buffer that grows and is used again. */
+/* A growing buffer that is reused. */
 typedef struct {
     uint8_t *bytes;
     size_t size;
@@ -24,7 +24,7 @@ typedef struct {
     int32_t opaque;
 } Answer;
 
-/* Makes room for one more, so that `add_answer` cannot fail. -1: no memory, an exception is set. */
+/* Reserves memory for one more answer, so that `add_answer` cannot fail. -1: an exception is set. */
 int reserve_answer(Answers *answers, PyObject *parts, Span unique_key);
 
 /* `parts` is a tuple of ANSWER_PARTS bytes. */

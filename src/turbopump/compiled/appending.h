@@ -1,7 +1,7 @@
 /* One append: records into the mapped log, entries into the tails of their queues, keys for the index.
  *
- * The objects are Python's own (log, appender, queues, list of keys); nothing is kept beside them. What is not plain
- * (a file without room, a queue with extensions, an IPv6 host) is left to Python: `append.py` is the reference. */
+ * The objects are Python's (log, appender, queues, list of keys); there is no other state. What is not plain (a full
+ * file, a queue with extensions, an IPv6 host) is left to Python: `append.py` is the reference. */
 
 #ifndef TURBOPUMP_APPENDING_H
 #define TURBOPUMP_APPENDING_H
@@ -10,24 +10,24 @@
 
 #include "span.h"
 
-#define RECORD_HEAD 88 /* of a record, before the body */
+#define RECORD_HEAD 88 /* size of a record before the body */
 #define HOST_SIZE 8    /* IPv4: 4 bytes of address, i32 port */
-#define SPARE 24       /* what two IPv6 hosts would add: Python leaves as much at the end of a file */
+#define SPARE 24       /* additional size of two IPv6 hosts: Python reserves it at the end of a file too */
 #define MAX_PROPERTIES 32767
 #define MAGIC 0xDAA320A7u
-#define TRANSACTION_MASK 0xC /* bits of a message's sys flag */
-#define COMMITTED 8          /* one of them */
+#define TRANSACTION_MASK 0xC /* of a message's sys flag */
+#define COMMITTED 8          /* value of these bits */
 #define HOSTS_MASK 0x30
 #define INNER_BATCH 0x80
 
-/* What the store writes to. */
+/* Objects of the store that an append changes. */
 typedef struct {
     PyObject *log, *flags, *appender, *keys, *dirty, *now_ms;
 } Parts;
 
 typedef struct {
     Parts parts;
-    PyObject *arrivals; /* a list, or None: nobody waits */
+    PyObject *arrivals; /* a list, or None if no pull waits */
     Py_ssize_t messages;
     /* the log, once it is open */
     Py_buffer log;
@@ -43,7 +43,7 @@ typedef struct {
     int64_t queue_id, begin, next_offset, put_bytes, last;
 } Lane;
 
-/* A message, and what is derived of it. */
+/* A message and the values derived from it. */
 typedef struct {
     Span body, properties, added; /* `added` follows the properties */
     uint32_t body_crc;            /* of 31 bits */
@@ -56,20 +56,20 @@ typedef struct {
 Span span_of(PyObject *bytes);
 PyObject *text_of(Span text); /* UTF-8 */
 
-/* 1: it can be written, 0: Python says why not, -1: an exception is set. Afterwards `close_log` in any case. */
+/* 1: it can be written, 0: left to Python, -1: an exception is set. Call `close_log` in any case. */
 int open_log(Append *append);
-/* Leaves log and appender as they are after the last message that was written. */
+/* Updates log and appender to the last written message. */
 int close_log(Append *append);
-/* 1: so many bytes have room in the current file, 0: they have not, -1: an exception is set. */
+/* 1: the bytes fit into the current file, 0: they do not, -1: an exception is set. */
 int make_room(Append *append, size_t size);
 
-/* 1: plain messages can go there, 0: Python has to, -1: an exception is set. Afterwards `close_lane` in any case. */
+/* 1: the queue takes plain messages, 0: left to Python, -1: an exception is set. Call `close_lane` in any case. */
 int open_lane(PyObject *queue, Lane *lane);
-/* Leaves the queue's numbers as they are after the last message. Called with or without an exception set. */
+/* Updates the queue's numbers to the last message. Called with or without an exception set. */
 int close_lane(Lane *lane);
 
 size_t size_of(const Lane *lane, const Message *message);
-/* Writes record, entry and keys of a message for which there is room. -1: an exception is set, nothing was written. */
+/* Writes record, entry and keys of a message that fits. -1: an exception is set, nothing was written. */
 int add_message(Append *append, Lane *lane, const Message *message);
 
 #endif

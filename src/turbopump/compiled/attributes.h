@@ -21,7 +21,7 @@ typedef struct {
 /* `names.position` is the interned string "position". */
 extern AttributeNames names;
 
-/* All of these: -1 and an exception when it fails. */
+/* All of these return -1 and set an exception on failure. */
 int intern_names(void);
 int get_number(PyObject *object, PyObject *name, int64_t *number);
 int set_number(PyObject *object, PyObject *name, int64_t number);

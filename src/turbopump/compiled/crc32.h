@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills the tables and looks at the processor; before the first `crc32`. */
+/* Fills the tables and detects the processor; call it before the first `crc32`. */
 void crc32_prepare(void);
 
 uint32_t crc32(const uint8_t *data, size_t size);

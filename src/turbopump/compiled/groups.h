@@ -1,4 +1,4 @@
-/* What appends of groups have in common. */
+/* Shared by appends of groups. */
 
 #ifndef TURBOPUMP_GROUPS_H
 #define TURBOPUMP_GROUPS_H
@@ -19,13 +19,13 @@ typedef struct {
 /* -1: an exception is set. */
 int read_names(PyObject *tuple, NameTable *table);
 
-/* Properties of a message. 1: nothing in them is for Python to decide, 0: it is, -1: an exception is set. */
+/* Reads the properties of a message. 1: plain, 0: left to Python, -1: an exception is set. */
 int read_properties(Span text, Names not_plain, Pairs *pairs);
 
-/* A value of `places` for (topic, queue id), borrowed; it is asked of Python once. NULL: an exception is set. */
+/* Returns the value of `places` for (topic, queue id), borrowed; calls Python once. NULL: an exception is set. */
 PyObject *place_of(PyObject *places, const Pairs *pairs, PyObject *ask);
 
-/* What was written stays, also when there is an exception. `done`, or -1. */
+/* Ends an append: what was written stays, also after an exception. Returns `done`, or -1. */
 int close_all(Append *append, Lane *lanes, size_t count, int done);
 
 /* `commits.c` */

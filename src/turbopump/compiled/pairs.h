@@ -1,7 +1,7 @@
 /* The property string of a plain message: name \1 value \2, repeated.
  *
- * A string is kept letter for letter when it is nothing but such pairs, none empty, no name twice, none that the
- * broker treats in a way of its own. Which names those are is Python's to say (`send.py`). */
+ * A string is stored unchanged if it consists of such pairs, none empty, no name twice, none that needs special
+ * handling by the broker. Python passes these names (`produce/send.py`). */
 
 #ifndef TURBOPUMP_PAIRS_H
 #define TURBOPUMP_PAIRS_H
@@ -14,10 +14,10 @@
 typedef struct {
     Span unique_key;
     Span keys, tag;              /* empty: none */
-    Span real_topic, real_queue; /* where a half message belongs; empty: it does not say */
-    int32_t tags_code;           /* 0: no tag; not known when `is_ascii` is false */
-    bool is_ascii;               /* unique key, keys and tag */
-    bool waits;                  /* for the flush, before it is answered */
+    Span real_topic, real_queue; /* destination of a half message; empty: none */
+    int32_t tags_code;           /* 0: no tag; unset if `is_ascii` is false */
+    bool is_ascii;               /* unique key, keys and tag are ASCII */
+    bool waits;                  /* is answered after the flush */
 } Pairs;
 
 typedef struct {
@@ -25,13 +25,13 @@ typedef struct {
     size_t count;
 } Names;
 
-/* Whether these are pairs in which nothing is for Python to decide; then what is to be known of them is in `pairs`. */
+/* Reads properties into `pairs`. False: they are not plain, left to Python. */
 bool take_pairs(Span text, Names not_plain, Pairs *pairs);
 
-/* Whether a message with these properties is kept as it was sent, and its unique key can stand in an answer; then what is to be known of them is in `pairs`. */
+/* Reads properties into `pairs`. False: the message is not stored unchanged, or its unique key needs escapes. */
 bool read_pairs(Span text, Names not_plain, Pairs *pairs);
 
-/* Copies the pairs whose names are not among these; the size of the copy, which is no larger than `text`. */
+/* Copies the pairs with other names than these. Returns the size of the copy, at most that of `text`. */
 size_t leave_out(Span text, Names left, uint8_t *kept);
 
 /* Java's hash goes over UTF-16: a character beyond 0xFFFF is two units. */
@@ -46,7 +46,7 @@ static inline uint32_t add_character(uint32_t hash, uint32_t character)
 
 bool is_ascii(Span text);
 
-/* Java's String.hashCode() of prefix + text, given the prefix's; `text` is ASCII. */
+/* Returns Java's String.hashCode() of prefix + text, from the hash of the prefix; `text` is ASCII. */
 int32_t java_hash(int32_t prefix, Span text);
 
 #endif

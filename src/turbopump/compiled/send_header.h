@@ -1,10 +1,10 @@
-/* The JSON header of a plain send, read in place.
+/* Reads the JSON header of a plain send in place.
  *
  *     {"code":310,"extFields":{"a":"group","b":"topic", ... },"flag":0,"language":"JAVA","opaque":7, ... }
  *
- * Known is what clients write: no space between the parts, ASCII, the fields of `extFields` as strings, the other
- * values strings or whole numbers, no name twice. Whatever else JSON allows is "no plain send" here: Python reads it
- * and judges. What is accepted means the same to both. */
+ * Accepts what clients write: no space between the parts, ASCII, the fields of `extFields` as strings, the other
+ * values strings or integers, no name twice. Other JSON is not a plain send and left to Python. What is accepted is
+ * read as Python does. */
 
 #ifndef TURBOPUMP_SEND_HEADER_H
 #define TURBOPUMP_SEND_HEADER_H
@@ -23,11 +23,11 @@ typedef struct {
     int32_t reconsume_times;
 } SendHeader;
 
-/* Whether this is the header of a plain send; then it is in `send`. */
+/* Reads the header of a plain send into `send`. False: it is not plain. */
 bool read_send_header(Span header, SendHeader *send);
 
-/* Takes JSON's escapes out of a string of such a header. The number of bytes written; -1 when they are more than
- * `room` or no ASCII. */
+/* Removes JSON's escapes from a string of such a header. Returns the number of bytes written; -1 if they are more
+ * than `room` or not ASCII. */
 ptrdiff_t unescape(Span text, uint8_t *out, size_t room);
 
 #endif

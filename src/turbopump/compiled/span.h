@@ -1,4 +1,4 @@
-/* Bytes that somebody else owns, and numbers as the wire and the files have them: big-endian. */
+/* Borrowed bytes, and big-endian numbers, as on the wire and in the files. */
 
 #ifndef TURBOPUMP_SPAN_H
 #define TURBOPUMP_SPAN_H
@@ -28,11 +28,11 @@ static inline uint64_t get_u64(const uint8_t *at)
     return (uint64_t)get_u32(at) << 32 | get_u32(at + 4);
 }
 
-/* Each `put` returns the place behind what it put. */
+/* Each `put` returns the address behind the written bytes. */
 
 static inline uint8_t *put_span(uint8_t *at, Span span)
 {
-    if (span.size > 0) /* an empty one may be nowhere */
+    if (span.size > 0) /* an empty span may have no address */
         memcpy(at, span.at, span.size);
     return at + span.size;
 }

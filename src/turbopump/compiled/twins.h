@@ -1,4 +1,4 @@
-/* What the extension module `turbopump.compiled._twins` offers. */
+/* Exports of the extension module `turbopump.compiled._twins`. */
 
 #ifndef TURBOPUMP_TWINS_H
 #define TURBOPUMP_TWINS_H
