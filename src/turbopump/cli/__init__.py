@@ -1,6 +1,5 @@
-"""The commands, and the one place that builds whole servers out of their parts.
+"""The command line, and the composition root: the only package that builds servers and clients together.
 
-Reads flags, environment and files, prints what a person reads, turns failures into one line and an exit
-status. Nobody imports this package. A module is imported by the command that needs it, because a start counts
-in milliseconds.
+Reads flags, environment and files, prints for people, turns failures into one line and an exit status. No
+other package imports this one. Each command imports its module when it runs, to keep the start short.
 """

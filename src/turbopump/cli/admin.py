@@ -1,5 +1,6 @@
-"""`turbopump admin`, also `mqadmin`: the terminal, the environment and Ctrl-C around `turbopump.admin`, which
-is imported when it is run: `mqadmin` begins here, and Ctrl-C may come early.
+"""`turbopump admin`, also `mqadmin`: terminal, environment and Ctrl-C around `turbopump.admin`.
+
+`turbopump.admin` is imported when the command runs: `mqadmin` begins here, and Ctrl-C may come early.
 """
 
 import argparse
@@ -7,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from turbopump.cli import ending
-from turbopump.cli.ending import ended
+from turbopump.cli import exits
+from turbopump.cli.exits import exit_status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    return ended(lambda: mqadmin(sys.argv[1:]), "mqadmin")
+    return exit_status(lambda: mqadmin(sys.argv[1:]), "mqadmin")
 
 
 def mqadmin(words: Sequence[str]) -> int:
@@ -47,4 +48,4 @@ def write(text: str) -> None:
 
 
 def warn(line: str) -> None:
-    ending.warn(f"mqadmin: {line}")
+    exits.warn(f"mqadmin: {line}")

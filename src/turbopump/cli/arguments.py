@@ -1,29 +1,27 @@
-"""How the words of a command line are read: what is wrong with them in one line, and values that several
-commands take.
-"""
+"""Parsers of command lines: errors in one line, and types of values that several commands share."""
 
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from turbopump.cli.ending import ASKED_WRONGLY, one_line
+from turbopump.cli.exits import USAGE_ERROR, one_line
 
 
 class Parser(argparse.ArgumentParser):
-    """One line where argparse prints its usage too. Parsers of actions become of class `ActionParser`."""
+    """Argument parser that reports an error in one line, without usage. Actions get an `ActionParser`."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | named)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(ASKED_WRONGLY, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
+        self.exit(USAGE_ERROR, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
 
     def add_subparsers(self, **named: Any) -> Any:
         return super().add_subparsers(**{"parser_class": ActionParser} | named)
 
     def read(self, words: Sequence[str] | None) -> argparse.Namespace:
-        """Options and positional words in any order, where no action or foreign command line follows."""
+        """Parses options and positional words in any order, unless an action or a foreign command follows."""
         words = sys.argv[1:] if words is None else words
         if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
             return self.parse_args(words)
@@ -35,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """argparse keeps silent about help that finds no room, which unbuffered output tells at once."""
+        """Prints help and fails if it cannot be written; argparse would ignore the error."""
         if file is not None and file is sys.stdout:
             file.write(message)
         else:
@@ -43,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class ActionParser(Parser):
-    """Complains about what it does not know itself, so that the line names the right `--help`."""
+    """Parser of an action; reports unknown arguments itself, so that the line names the right `--help`."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown_words = super().parse_known_args(args, namespace)
@@ -55,7 +53,7 @@ class ActionParser(Parser):
 def add_action(
     actions: "argparse._SubParsersAction[Any]", name: str, summary: str, example: str
 ) -> argparse.ArgumentParser:
-    """The parser of one action: `turbopump dlq list`."""
+    """Adds and returns the parser of one action: `turbopump dlq list`."""
     added: argparse.ArgumentParser = actions.add_parser(
         name,
         help=summary,
@@ -67,7 +65,7 @@ def add_action(
 
 
 def sentence(summary: str) -> str:
-    """`str.capitalize` would make rocketmq of RocketMQ.
+    """Returns a summary as a sentence; `str.capitalize` would turn RocketMQ into rocketmq.
 
     >>> sentence("jobs on Spark")
     'Jobs on Spark.'
@@ -81,26 +79,26 @@ def example_text(example: str) -> str:
 
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    """Names what may have been meant."""
+    """Returns an error text for an unknown word, with the nearest known one."""
     import difflib
 
     known = list(known)
     meant = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    hint = f"perhaps {meant[0]} is meant" if meant else f"there are {', '.join(known)}"
-    return f"there is no {kind} {word!r}, {hint}"
+    hint = f"did you mean {meant[0]}?" if meant else f"choose from {', '.join(known)}"
+    return f"there is no {kind} {word!r} ({hint})"
 
 
 def count(word: str) -> int:
-    """How many at most: 0 is none at all."""
+    """Reads a number of items, 0 or more, for argparse."""
     if not (word.isascii() and word.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{word} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"must be a number of 0 or more, got {word!r}")
     return int(word)
 
 
 def text(word: str) -> str:
-    """What brokers keep as text: bytes that are not UTF-8 reach us as lone surrogates."""
+    """Reads text for argparse; refuses lone surrogates, which are bytes that are not UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError(f"{word!r} is not text in UTF-8") from None
+        raise argparse.ArgumentTypeError(f"must be text in UTF-8, got {word!r}") from None
     return word

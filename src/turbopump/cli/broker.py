@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from turbopump.broker.config import BrokerConfig, LoadedConfig, printed
 from turbopump.broker.config import load as load_config
 from turbopump.broker.server import Broker
-from turbopump.cli import logs, serving
-from turbopump.cli.conf import ConfFile
-from turbopump.cli.ending import warn
-from turbopump.cli.process import serve
+from turbopump.cli import logs, server_start
+from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.exits import warn
+from turbopump.cli.server_process import serve
 from turbopump.protocol.codes import RequestCode
 from turbopump.remoting.http import TEXT, Page, name_server_pages
 from turbopump.runtime.chance import Chance
@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--printConfigItem", action="store_true", help="print the configuration and exit"
     )
     parser.add_argument(
-        "-m", "--printImportantConfig", action="store_true", help="print the important part of it and exit"
+        "-m", "--printImportantConfig", action="store_true", help="print the important settings and exit"
     )
-    serving.add_argument(parser)
+    server_start.add_argument(parser)
     logs.add_argument(parser)
 
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
         broker = await start_broker(stack, loaded.config)
-        await serving.start_pages(
+        await server_start.start_pages(
             stack, pages(broker), loaded.config.listening.bind_address, options.http_port
         )
         for warning in (*loaded.warnings, *broker.warnings):
@@ -69,15 +69,19 @@ def load(file: ConfFile, flags: Mapping[str, str]) -> LoadedConfig:
 
 
 async def start_broker(stack: contextlib.AsyncExitStack, config: BrokerConfig) -> Broker:
-    """Its stop is left on the stack."""
+    """Starts a broker and pushes its stop on the stack."""
     workers = SystemWorkers()
     stack.callback(workers.close)
     broker = Broker(config, SystemNetwork(), SystemClock(), SystemDisk(), workers, Chance())
     listening = config.listening
-    async with serving.hosts_told(listening.bind_address, config.metrics.host, listening.advertised_address):
+    async with server_start.unknown_hosts_named(
+        listening.bind_address, config.metrics.host, listening.advertised_address
+    ):
         await broker.start()
     stack.push_async_callback(broker.stop)
-    await serving.prove(config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO)
+    await server_start.check_serving(
+        config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO
+    )
     return broker
 
 
@@ -93,7 +97,7 @@ def pages(broker: Broker) -> dict[str, Page]:
 
 
 def ready_line(broker: Broker) -> str:
-    """In Apache's words, for those who wait for them."""
+    """Returns Apache's line for a started broker, for scripts that wait for it."""
     identity, name_servers = broker.config.identity, broker.config.name_servers
     line = f"The broker[{identity.broker_name}, {broker.address}] boot success. serializeType=JSON"
     return f"{line} and name server is {';'.join(name_servers.addresses)}" if name_servers.addresses else line

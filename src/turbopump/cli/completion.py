@@ -1,8 +1,8 @@
 """`turbopump completion SHELL`: a script that completes commands, actions and options.
 
-The script holds all the words, so that a key press starts no Python. A place is a command line without its
-options and values, such as `turbopump dlq list`; each has words that can follow, made from the parsers
-themselves. Where no word is known, the shells complete file names.
+The script contains all words, so that a key press starts no Python. A place is a command line without its
+options and values, such as `turbopump dlq list`; each has a list of words that can follow, made from the
+parsers. Where no word is known, the shells complete file names.
 """
 
 import argparse
@@ -15,7 +15,7 @@ MAX_HELP = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CompletionWord:
     text: str
     help: str
     takes_value: bool = False
@@ -26,7 +26,7 @@ class Word:
         return self.text.startswith("-")
 
 
-Places = dict[str, list[Word]]
+Places = dict[str, list[CompletionWord]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,45 +42,50 @@ def run(options: argparse.Namespace) -> int:
 
 
 def places() -> Places:
-    """Every place of every program, with the words that may follow."""
+    """Returns every place of every program, with the words that can follow."""
     found: Places = {
         "turbopump": [
-            *(Word(name, summary) for name, summary in COMMANDS.items()),
-            Word("--help", "show the help"),
-            Word("--version", "show the version"),
+            *(CompletionWord(name, summary) for name, summary in COMMANDS.items()),
+            CompletionWord("--help", "show the help"),
+            CompletionWord("--version", "show the version"),
         ]
     }
     for name in COMMANDS:
         found |= _of_parser(f"turbopump {name}", parser_of(name, f"turbopump {name}"))
-    found["turbopump help"] += [Word(name, summary) for name, summary in COMMANDS.items() if name != "help"]
+    found["turbopump help"] += [
+        CompletionWord(name, summary) for name, summary in COMMANDS.items() if name != "help"
+    ]
     found |= _of_parser("mqbroker", parser_of("broker", "mqbroker"))
     found |= _of_parser("mqnamesrv", parser_of("namesrv", "mqnamesrv"))
-    found["mqshutdown"] = [Word("broker", "stop brokers"), Word("namesrv", "stop name servers")]
+    found["mqshutdown"] = [
+        CompletionWord("broker", "stop brokers"),
+        CompletionWord("namesrv", "stop name servers"),
+    ]
     for program in ("turbopump admin", "mqadmin"):
         found |= _of_administration(program)
     return found
 
 
 def _of_parser(place: str, parser: argparse.ArgumentParser) -> Places:
-    words: list[Word] = []
+    words: list[CompletionWord] = []
     below: Places = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            words += [Word(name, _short(helps.get(name, ""))) for name in action.choices]
+            words += [CompletionWord(name, _short(helps.get(name, ""))) for name in action.choices]
             for name, child in action.choices.items():
                 below |= _of_parser(f"{place} {name}", child)
         elif action.option_strings:
             words += [_option(action, option) for option in action.option_strings]
         elif action.choices:
-            words += [Word(str(choice), "") for choice in action.choices]
+            words += [CompletionWord(str(choice), "") for choice in action.choices]
     return {place: words} | below
 
 
-def _option(action: argparse.Action, text: str) -> Word:
+def _option(action: argparse.Action, text: str) -> CompletionWord:
     help_text = "" if action.help in (None, argparse.SUPPRESS) else str(action.help)
     choices = tuple(str(choice) for choice in action.choices or ())
-    return Word(
+    return CompletionWord(
         text, _short(help_text.replace("%(default)s", str(action.default))), action.nargs != 0, choices
     )
 
@@ -88,18 +93,18 @@ def _option(action: argparse.Action, text: str) -> Word:
 def _of_administration(program: str) -> Places:
     from turbopump.admin.commands import AREAS
 
-    found: Places = {program: [Word("help", "explain a command")]}
+    found: Places = {program: [CompletionWord("help", "explain a command")]}
     commands = {command.name: command for area in AREAS.values() for command in area}
     for name, command in sorted(commands.items()):
-        found[program].append(Word(name, _short(command.summary)))
+        found[program].append(CompletionWord(name, _short(command.summary)))
         found[f"{program} {name}"] = [
-            Word(text, _short(option.help), not option.is_flag)
+            CompletionWord(text, _short(option.help), not option.is_flag)
             for option in command.all_options
             for text in (f"-{option.short}" if option.short else "", f"--{option.long}")
-            if text and " " not in text  # one of Apache's names is `print msg`
+            if text and " " not in text  # one of Apache's option names is `print msg`
         ]
     found[f"{program} help"] = [
-        Word(name, _short(command.summary)) for name, command in sorted(commands.items())
+        CompletionWord(name, _short(command.summary)) for name, command in sorted(commands.items())
     ]
     return found
 
@@ -160,7 +165,7 @@ def bash(found: Places) -> str:
     )
 
 
-def _bash_place(place: str, words: list[Word]) -> str:
+def _bash_place(place: str, words: list[CompletionWord]) -> str:
     options = " ".join(word.text for word in words if word.is_option)
     values = " ".join(word.text for word in words if word.takes_value)
     actions = " ".join(word.text for word in words if not word.is_option)
@@ -220,14 +225,14 @@ def zsh(found: Places) -> str:
     )
 
 
-def _zsh_place(place: str, words: list[Word]) -> str:
+def _zsh_place(place: str, words: list[CompletionWord]) -> str:
     options = " ".join(_described(word) for word in words if word.is_option)
     values = " ".join(word.text for word in words if word.takes_value)
     actions = " ".join(_described(word) for word in words if not word.is_option)
     return f"        '{place}') options=({options}) values=({values}) actions=({actions}) ;;"
 
 
-def _described(word: Word) -> str:
+def _described(word: CompletionWord) -> str:
     return _quoted(word.text.replace(":", r"\:") + (f":{word.help}" if word.help else ""))
 
 
@@ -262,7 +267,7 @@ def fish(found: Places) -> str:
     )
 
 
-def _fish_word(place: str, word: Word) -> str:
+def _fish_word(place: str, word: CompletionWord) -> str:
     parts = [f"complete -c {place.partition(' ')[0]} -n {_quoted(f'__turbopump_at {_quoted(place)}')}"]
     parts.append(_fish_name(word))
     if word.choices:
@@ -274,7 +279,7 @@ def _fish_word(place: str, word: Word) -> str:
     return " ".join(parts + ([f"-d {_fish_quoted(word.help)}"] if word.help else []))
 
 
-def _fish_name(word: Word) -> str:
+def _fish_name(word: CompletionWord) -> str:
     if not word.is_option:
         return f"-a {_quoted(word.text)}"
     name = word.text.lstrip("-")

@@ -1,6 +1,6 @@
-"""`turbopump config check FILE`: everything that is wrong with a configuration file, before a server starts.
+"""`turbopump config check FILE`: lists all problems of a configuration file, before a server starts.
 
-The same code reads the file that the servers use; here what they would refuse does not end the reading.
+The file is read by the code of the servers; here a refused line does not end the check.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from turbopump.broker import config as broker_config
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.settings import ALIASES, unknown_key, variable
 from turbopump.cli.arguments import add_action
-from turbopump.cli.conf import ConfFile
-from turbopump.cli.ending import FAILED
+from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.exits import FAILED
 from turbopump.namesrv.config import SETTINGS as NAMESRV_SETTINGS
 from turbopump.namesrv.config import WITHOUT_EFFECT as NAMESRV_WITHOUT_EFFECT
 from turbopump.namesrv.config import NamesrvConfig, configure
@@ -25,13 +25,13 @@ REFUSED, WARNING = "refused", "warning"
 LOOPBACK = ("127.", "localhost", "::1")
 
 Load = Callable[[bytes], list[str]]
-"""Reads a whole file: what the server would log about it. Raises ConfigError."""
+"""Reads a whole file; returns the lines that the server would log about it. Raises ConfigError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     kind: str
-    """`refused`: the server does not start with it; `warning`: it starts, but not as the file says."""
+    """`refused`: the server does not start with it; `warning`: it starts, but not as the line says."""
     text: str
 
 
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = add_action(
         actions,
         "check",
-        "name every key of a file that is unknown, has no effect, cannot be used or looks wrong; "
-        "exit status 1 when there is one",
+        "list every key of a file that is unknown, has no effect, is invalid or looks wrong; "
+        "exit status 1 if there is one",
         "turbopump config check broker.conf\nturbopump config check --for namesrv namesrv.conf",
     )
     check.add_argument("file", metavar="FILE", help="a broker.conf, or the properties of a name server")
@@ -49,9 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="role",
         choices=ROLES,
-        help="which server reads it (default: namesrv when the file's name says so, else broker)",
+        help="server that reads it (default: namesrv if the file name contains it, else broker)",
     )
-    check.add_argument("--lenient", action="store_true", help="exit status 1 only for what a server refuses")
+    check.add_argument(
+        "--lenient", action="store_true", help="exit status 1 only for lines that a server refuses"
+    )
     check.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -72,26 +74,26 @@ def run(options: argparse.Namespace) -> int:
 def summary(found: list[Problem], role: str) -> str:
     refused = sum(one.kind == REFUSED for one in found)
     if not found:
-        return f"every key is known and has its effect ({role})"
+        return f"every key is known and has an effect ({role})"
     end = "does not start with it" if refused else "starts with it"
     return f"{refused} refused, {len(found) - refused} warnings: a {role} {end}"
 
 
 def problems(text: bytes, load: Load) -> list[Problem]:
-    """A line that is refused is left out, and the rest is read again, until all of it can be read."""
+    """Returns all problems: leaves out each refused line and reads the rest again."""
     found: list[Problem] = []
     while True:
         try:
             return found + [Problem(WARNING, warning) for warning in load(text)]
         except ConfigError as error:
             found.append(Problem(REFUSED, str(error)))
-            if not error.line:  # of the environment, or of the file as a whole
+            if not error.line:  # an error of the environment or of the whole file
                 return found
             text = without_line(text, error.line)
 
 
 def without_line(text: bytes, number: int) -> bytes:
-    """The line and those that continue it become empty, so that the others keep their numbers."""
+    """Empties a line and its continuation lines, so that the others keep their numbers."""
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     index = number - 1
     while index < len(lines):
@@ -113,16 +115,16 @@ def load_broker(text: bytes) -> list[str]:
 
 
 def suspicious(config: BrokerConfig, lines: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[str]:
-    """What can be meant, but rarely is. `lines` says where each key of the file stands."""
+    """Returns settings that are valid but probably wrong. `lines`: the line of each key of the file."""
     for key, line in lines.items():
         if (name := variable(ALIASES.get(key, key))) in environ:
-            yield f"line {line}: {key}: the environment variable {name} wins over it"
+            yield f"line {line}: {key}: overridden by the environment variable {name}"
     host = config.listening.advertised_address
     if host.startswith(LOOPBACK) and not config.listening.bind_address.startswith(LOOPBACK):
-        yield f"brokerIP1={host}: clients on other machines are told to connect to themselves"
+        yield f"brokerIP1={host}: clients on other machines would connect to themselves"
     root = os.path.abspath(os.path.expanduser(config.store.root_dir))
     if not os.access(existing_parent(root), os.W_OK):
-        yield f"storePathRootDir={config.store.root_dir}: this user may not write there"
+        yield f"storePathRootDir={config.store.root_dir}: this user cannot write there"
 
 
 def existing_parent(path: str) -> str:
@@ -139,7 +141,7 @@ def load_namesrv(text: bytes) -> list[str]:
         if entry.key in unknown:
             found.append(unknown_key(entry.key, entry.line, known))
         elif entry.key in NAMESRV_WITHOUT_EFFECT:
-            found.append(f"line {entry.line}: {entry.key}: no effect here")
+            found.append(f"line {entry.line}: {entry.key}: has no effect")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the commands of clients share: where the name server is, and a client while the command runs."""
+"""Shared by commands that connect to a cluster: the name servers, and a client while the command runs."""
 
 import argparse
 import contextlib
@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
-from turbopump.cli.failures import ASKED_WRONGLY, Failure, refusal_of
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure, refusal_of
 from turbopump.client.admin import Admin
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
@@ -19,11 +19,11 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
-SILENCE = (ConnectionError, TimeoutError, socket.gaierror)  # Unreachable and NoNameServer are among them
+NO_ANSWER = (ConnectionError, TimeoutError, socket.gaierror)  # includes Unreachable and NoNameServer
 
 
 @dataclass
-class Connected:
+class ClusterConnection:
     client: Client
     routes: RouteCache
     clock: SystemClock
@@ -34,7 +34,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namesrv",
         metavar="ADDR",
-        help=f"name server, several separated by ';' (default: NAMESRV_ADDR or {DEFAULT_ADDRESS})",
+        help=f"name servers, separated by ';' (default: NAMESRV_ADDR or {DEFAULT_ADDRESS})",
     )
 
 
@@ -43,7 +43,7 @@ def name_servers(flag: str | None) -> list[str]:
     addresses = [checked(address) for address in split_list(given)]
     if not addresses:
         source = "--namesrv" if flag else "NAMESRV_ADDR"
-        raise Failure(f"{source} {given!r} names no server", ASKED_WRONGLY)
+        raise CommandFailure(f"{source} must name at least one server, got {given!r}", USAGE_ERROR)
     return addresses
 
 
@@ -51,18 +51,18 @@ def checked(address: str) -> str:
     try:
         split_address(address)
     except ValueError as error:
-        raise Failure(f"{error}", ASKED_WRONGLY) from None
+        raise CommandFailure(f"{error}", USAGE_ERROR) from None
     return address
 
 
 @contextlib.asynccontextmanager
-async def connected(flag: str | None) -> AsyncIterator[Connected]:
+async def connected(flag: str | None) -> AsyncIterator[ClusterConnection]:
     addresses = name_servers(flag)
     clock, chance = SystemClock(), Chance()
     client = Client(SystemNetwork(), clock)
-    with advised(addresses):
+    with explaining_no_answer(addresses):
         try:
-            yield Connected(client, RouteCache(NameServers(client, addresses, chance)), clock, chance)
+            yield ClusterConnection(client, RouteCache(NameServers(client, addresses, chance)), clock, chance)
         finally:
             await client.close()
 
@@ -70,26 +70,28 @@ async def connected(flag: str | None) -> AsyncIterator[Connected]:
 @contextlib.asynccontextmanager
 async def administration(flag: str | None) -> AsyncIterator[Admin]:
     addresses = name_servers(flag)
-    with advised(addresses):
+    with explaining_no_answer(addresses):
         async with Admin(addresses) as admin:
             yield admin
 
 
 @contextlib.contextmanager
-def advised(addresses: Sequence[str]) -> Iterator[None]:
-    """A lost or missing server becomes a line that says what to do."""
+def explaining_no_answer(addresses: Sequence[str]) -> Iterator[None]:
+    """Turns the failure of a missing server into a line that says what to do."""
     try:
         yield
     except OSError as error:
-        if not is_silence(error):
+        if not is_unanswered(error):
             raise
         where = "; ".join(addresses)
         hint = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another"
-        raise Failure(f"no answer from the name server {where} or its broker ({error}); {hint}") from None
+        raise CommandFailure(
+            f"no answer from the name server {where} or its broker ({error}); {hint}"
+        ) from None
 
 
-def is_silence(error: OSError) -> bool:
-    """Nobody answered; other errors are of the broker that refused, of stdout, or of a file."""
+def is_unanswered(error: OSError) -> bool:
+    """Tells whether no server answered; other errors come from a refusing broker, stdout or a file."""
     if isinstance(error, SendFailed):
         return not isinstance(error, TopicUnknown) and refusal_of(error) is None
-    return isinstance(error, SILENCE) and not isinstance(error, BrokenPipeError)
+    return isinstance(error, NO_ANSWER) and not isinstance(error, BrokenPipeError)

@@ -1,4 +1,4 @@
-"""`turbopump dlq`: look at the dead letters of a consumer group, send them again, keep them in a file."""
+"""`turbopump dlq`: lists the dead letters of a consumer group, sends them again, exports them to a file."""
 
 import argparse
 import asyncio
@@ -12,8 +12,8 @@ from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
-from turbopump.cli.ending import warn
-from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.cli.exits import warn
+from turbopump.cli.failures import FAILED, USAGE_ERROR, CommandFailure
 from turbopump.cli.records import moment
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.admin import Admin, NotFound
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 type=count,
                 default=SHOWN,
                 metavar="N",
-                help=f"at most N letters (default: {SHOWN})",
+                help=f"show at most N letters (default: {SHOWN})",
             )
             action.add_argument("--json", action="store_true", help="print one JSON document")
         if name == "resend":
@@ -54,26 +54,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 metavar="N",
                 help=f"send at most N letters (default: {RESENT})",
             )
-            action.add_argument("--all", action="store_true", help="every dead letter of the group")
+            action.add_argument("--all", action="store_true", help="send every dead letter of the group")
             action.add_argument(
                 "--to-topic",
                 action="store_true",
-                help="to the topic they were first sent to: every group that reads it gets them",
+                help="send to the original topic: every group that reads it gets them",
             )
-            action.add_argument("--again", action="store_true", help="also those that were sent again before")
+            action.add_argument(
+                "--again", action="store_true", help="also letters that were sent again before"
+            )
             action.add_argument("--json", action="store_true", help="print one JSON document")
         if name == "export":
-            action.add_argument("-n", dest="limit", type=count, metavar="N", help="at most N letters")
-            action.add_argument("-o", dest="file", default="-", metavar="FILE", help="default: stdout")
+            action.add_argument("-n", dest="limit", type=count, metavar="N", help="export at most N letters")
+            action.add_argument(
+                "-o", dest="file", default="-", metavar="FILE", help="write to FILE (default: stdout)"
+            )
         connect.add_argument(action)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--id", action="append", default=[], help="only this letter, by either of its ids; may be repeated"
+        "--id", action="append", default=[], help="only this letter, by any of its ids; may be repeated"
     )
-    parser.add_argument("--since", metavar="TIME", help=f"only those that died at or after {WHEN}")
-    parser.add_argument("--until", metavar="TIME", help=f"only those that died at or before {WHEN}")
+    parser.add_argument("--since", metavar="TIME", help=f"only letters that were given up at or after {WHEN}")
+    parser.add_argument(
+        "--until", metavar="TIME", help=f"only letters that were given up at or before {WHEN}"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,7 +88,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass
-class Desk:
+class DeadLetterCommand:
+    """One call of `turbopump dlq`: its options and a client."""
+
     options: argparse.Namespace
     admin: Admin
     letters: DeadLetters
@@ -103,15 +111,15 @@ def _time(text: str | None, now_ms: int, name: str, default_ms: int) -> int:
     return default_ms if text is None else point_in_time(text, now_ms, name)
 
 
-async def _run(options: argparse.Namespace, action: Callable[[Desk], Awaitable[int]]) -> int:
+async def _run(options: argparse.Namespace, action: Callable[[DeadLetterCommand], Awaitable[int]]) -> int:
     if options.id and (options.since or options.until):
-        raise Failure("--id names letters; --since and --until choose others", ASKED_WRONGLY)
+        raise CommandFailure("--id cannot be combined with --since or --until", USAGE_ERROR)
     async with connect.administration(options.namesrv) as admin:
         letters = DeadLetters(admin.messages, admin.routes, options.group)
         try:
-            return await action(Desk(options, admin, letters))
+            return await action(DeadLetterCommand(options, admin, letters))
         except NotFound as error:
-            raise Failure(str(error)) from None
+            raise CommandFailure(str(error)) from None
 
 
 # --- list ------------------------------------------------------------------------------------------------
@@ -120,16 +128,16 @@ FORM = "%-32s  %-23s  %-7s  %-24s  %-16s  %-16s  %s"
 HEADINGS = ("#Message ID", "#Died", "#Retries", "#Topic", "#Tags", "#Keys", "#Body")
 
 
-async def _list(desk: Desk) -> int:
+async def _list(command: DeadLetterCommand) -> int:
     shown: list[MessageExt] = []
     cut = ""
-    async for letter in desk.chosen():
-        if len(shown) == desk.options.limit:
-            cut = f"{desk.options.limit} letters are shown, there are more: -n shows more"
+    async for letter in command.chosen():
+        if len(shown) == command.options.limit:
+            cut = f"{command.options.limit} letters are shown, there are more; use -n for more"
             break
         shown.append(letter)
-    if desk.options.json:
-        found = {"group": desk.options.group, "messages": [letter_document(letter) for letter in shown]}
+    if command.options.json:
+        found = {"group": command.options.group, "messages": [letter_document(letter) for letter in shown]}
         print(json_text(found | ({"cut": cut} if cut else {})))
         return 0
     print(FORM % HEADINGS)
@@ -150,7 +158,7 @@ def beginning(letter: MessageExt) -> str:
     try:
         text = body_text(letter.body)
     except BrokenBody:
-        return f"({len(letter.record.body)} bytes that cannot be read)"
+        return f"({len(letter.record.body)} unreadable bytes)"
     return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "…"
 
 
@@ -162,8 +170,8 @@ def letter_document(letter: MessageExt) -> dict[str, object]:
 
 
 @dataclass
-class Outcome:
-    """What became of one letter."""
+class ResendOutcome:
+    """Result of sending one letter again."""
 
     letter: MessageExt
     status: str
@@ -184,20 +192,20 @@ class Outcome:
         }
 
 
-async def _resend(desk: Desk) -> int:
-    """One after the other. Those that were sent again before are told and left, so it can be repeated."""
-    options = desk.options
+async def _resend(command: DeadLetterCommand) -> int:
+    """Sends letters one by one. Reports and skips those sent before, so that it can be repeated."""
+    options = command.options
     if not (options.id or options.since or options.until or options.all):
-        raise Failure("which letters? --id, --since, --until or --all", ASKED_WRONGLY)
+        raise CommandFailure("choose letters: --id, --since, --until or --all", USAGE_ERROR)
     target = Target.TOPIC if options.to_topic else Target.GROUP
-    outcomes: list[Outcome] = []
+    outcomes: list[ResendOutcome] = []
     sent = 0
     cut = ""
-    async for letter in desk.chosen():
+    async for letter in command.chosen():
         if sent == options.limit:
-            cut = f"{sent} letters were sent, there are more: the same command goes on with them"
+            cut = f"{sent} letters were sent, there are more; run the command again to continue"
             break
-        outcome = await resend_one(desk, letter, target)
+        outcome = await resend_one(command, letter, target)
         sent += outcome.status != ALREADY
         outcomes.append(outcome)
         if not options.json:
@@ -216,19 +224,19 @@ async def _resend(desk: Desk) -> int:
 SENT, ALREADY, NOT_SENT = "resent", "already resent", "not sent"
 
 
-async def resend_one(desk: Desk, letter: MessageExt, target: Target) -> Outcome:
+async def resend_one(command: DeadLetterCommand, letter: MessageExt, target: Target) -> ResendOutcome:
     try:
-        topic = desk.letters.target_of(letter, target)
-        earlier = [] if desk.options.again else await desk.letters.copies(letter, target)
+        topic = command.letters.target_of(letter, target)
+        earlier = [] if command.options.again else await command.letters.copies(letter, target)
         if earlier:
-            return Outcome(letter, ALREADY, f"offsetMsgId={earlier[0].offset_message_id}", topic)
-        result = await desk.letters.resend(letter, target, desk.admin.producer(GROUP_OF_SENDER))
+            return ResendOutcome(letter, ALREADY, f"offsetMsgId={earlier[0].offset_message_id}", topic)
+        result = await command.letters.resend(letter, target, command.admin.producer(GROUP_OF_SENDER))
     except (Refused, OSError, BrokenBody, NotFound) as error:
-        return Outcome(letter, NOT_SENT, str(error).splitlines()[0])
-    return Outcome(letter, SENT, f"offsetMsgId={result.offset_message_id}", topic)
+        return ResendOutcome(letter, NOT_SENT, str(error).splitlines()[0])
+    return ResendOutcome(letter, SENT, f"offsetMsgId={result.offset_message_id}", topic)
 
 
-def summary(outcomes: list[Outcome]) -> str:
+def summary(outcomes: list[ResendOutcome]) -> str:
     counts = {status: sum(one.status == status for one in outcomes) for status in (SENT, ALREADY, NOT_SENT)}
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
@@ -236,19 +244,19 @@ def summary(outcomes: list[Outcome]) -> str:
 # --- export ----------------------------------------------------------------------------------------------
 
 
-async def _export(desk: Desk) -> int:
-    """One JSON object per line, with every byte of the body."""
-    options = desk.options
+async def _export(command: DeadLetterCommand) -> int:
+    """Writes one JSON object per line, with every byte of the body."""
+    options = command.options
     count, is_cut = 0, False
     with output(options.file) as to:
-        async for letter in desk.chosen():
+        async for letter in command.chosen():
             if count == options.limit:
                 is_cut = True
                 break
             to.write(json_text(letter_document(letter)) + "\n")
             count += 1
     words = f"{count} dead letters of group {options.group} exported"
-    warn(words + (f" {cut_line('there are more: -n takes more')}" if is_cut else ""))
+    warn(words + (f" {cut_line('there are more; use -n for more')}" if is_cut else ""))
     return 0
 
 
@@ -262,7 +270,7 @@ EXAMPLES = {
     "export": "turbopump dlq export billing -o dead.jsonl",
 }
 
-ACTIONS: dict[str, tuple[str, Callable[[Desk], Awaitable[int]]]] = {
+ACTIONS: dict[str, tuple[str, Callable[[DeadLetterCommand], Awaitable[int]]]] = {
     "list": ("show the dead letters of a group", _list),
     "resend": ("send dead letters again, to be consumed by the group, each once", _resend),
     "export": ("write dead letters as JSON, one per line", _export),

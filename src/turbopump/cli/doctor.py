@@ -1,7 +1,7 @@
-"""`turbopump doctor`: why clients do not reach a cluster, or soon will not. Asks only; changes nothing.
+"""`turbopump doctor`: finds reasons why clients cannot use a cluster, or soon cannot. Changes nothing.
 
-Name servers are asked for their brokers, each broker at the address that clients are told, and with `--topic`
-for a topic's queues. What was found is a list of findings, which functions without a socket judge.
+Queries name servers for their brokers, each broker at the address that clients get, and with `--topic` the
+queues of a topic. The result is a list of diagnoses, made by functions without a socket.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import turbopump
 from turbopump.admin.render import json_text
 from turbopump.cli import connect
-from turbopump.cli.ending import FAILED
+from turbopump.cli.exits import FAILED
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.protocol import bodies
@@ -37,15 +37,17 @@ TIMEOUT_S = 3.0
 FAST_PORT_BELOW = 2
 MAX_CLOCK_DIFFERENCE_S = 3.0
 DISK_SOON_FULL = 0.75
-"""Apache's diskMaxUsedSpaceRatio: from here on old files are deleted."""
+"""Apache's diskMaxUsedSpaceRatio: above it old files are deleted."""
 DISK_FULL = 0.9
-"""From here on brokers refuse messages."""
+"""Above it brokers refuse messages."""
 OK, WARN, FAIL = "ok", "WARN", "FAIL"
 HTTP_PROBE = b"GET / HTTP/1.0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
+    """One result: level, subject, text and advice."""
+
     level: str
     subject: str
     text: str
@@ -57,8 +59,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAt:
-    """A broker as a name server shows it."""
+class KnownBroker:
+    """A broker registered with a name server."""
 
     name: str
     id: int
@@ -66,7 +68,7 @@ class BrokerAt:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", help="also look at the queues of this topic")
+    parser.add_argument("--topic", help="also check the queues of this topic")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     connect.add_argument(parser)
 
@@ -85,20 +87,20 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failed else 0
 
 
-def summary(found: Sequence[Finding]) -> str:
+def summary(found: Sequence[Diagnosis]) -> str:
     counts = [(level, sum(one.level == level for one in found)) for level in (FAIL, WARN)]
-    told = ", ".join(f"{number} {level}" for level, number in counts if number)
-    return told or "everything is well"
+    counted = ", ".join(f"{number} {level}" for level, number in counts if number)
+    return counted or "no problems found"
 
 
-# --- asking ----------------------------------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------------------
 
 
-async def _examine(addresses: Sequence[str], topic: str | None) -> list[Finding]:
+async def _examine(addresses: Sequence[str], topic: str | None) -> list[Diagnosis]:
     client = Client(SystemNetwork(), SystemClock())
     try:
-        found: list[Finding] = []
-        known: dict[str, set[BrokerAt]] = {}
+        found: list[Diagnosis] = []
+        known: dict[str, set[KnownBroker]] = {}
         for address in addresses:
             finding, brokers = await _name_server(client, address)
             found.append(finding)
@@ -116,25 +118,27 @@ async def _examine(addresses: Sequence[str], topic: str | None) -> list[Finding]
         await client.close()
 
 
-async def _name_server(client: Client, address: str) -> tuple[Finding, set[BrokerAt] | None]:
+async def _name_server(client: Client, address: str) -> tuple[Diagnosis, set[KnownBroker] | None]:
     subject, begun = f"name server {address}", time.monotonic()
     try:
         answer = await client.call(address, request(RequestCode.GET_BROKER_CLUSTER_INFO), TIMEOUT_S)
         if answer.code == ResponseCode.SUCCESS:
             brokers = brokers_of(bodies.ClusterInfo.decode(answer.body))
             took_ms = (time.monotonic() - begun) * 1000
-            return Finding(OK, subject, f"answers in {took_ms:.0f} ms, knows {len(brokers)} brokers"), brokers
+            return Diagnosis(
+                OK, subject, f"answers in {took_ms:.0f} ms, knows {len(brokers)} brokers"
+            ), brokers
         answer = await client.call(address, request(RequestCode.GET_BROKER_RUNTIME_INFO), TIMEOUT_S)
         if answer.code == ResponseCode.SUCCESS:
             advice = "give the address of a name server, whose port is usually 9876"
-            return Finding(FAIL, subject, "this is a broker, not a name server", advice), None
-        return Finding(FAIL, subject, f"answers code {answer.code}: {answer.remark}"), None
+            return Diagnosis(FAIL, subject, "this is a broker, not a name server", advice), None
+        return Diagnosis(FAIL, subject, f"answers code {answer.code}: {answer.remark}"), None
     except (OSError, BrokenBody) as error:
         return await _silent(subject, address, error), None
 
 
-async def _silent(subject: str, address: str, error: Exception) -> Finding:
-    """What is there instead of a server of RocketMQ."""
+async def _silent(subject: str, address: str, error: Exception) -> Diagnosis:
+    """Diagnoses an address where no RocketMQ server answers."""
     host, port = split_address(address)
     why = str(error) or type(error).__name__
     try:
@@ -150,14 +154,14 @@ async def _silent(subject: str, address: str, error: Exception) -> Finding:
     except (OSError, TimeoutError):
         start = b""
     if start == b"HTTP/":
-        return Finding(
+        return Diagnosis(
             FAIL, subject, "this is an HTTP server", "give the port of a name server, usually 9876"
         )
-    advice = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another; or a firewall is between"
-    return Finding(FAIL, subject, f"does not answer: {why}", advice)
+    advice = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another; or a firewall blocks it"
+    return Diagnosis(FAIL, subject, f"does not answer: {why}", advice)
 
 
-async def _broker(client: Client, broker: BrokerAt, name_servers: Sequence[str]) -> list[Finding]:
+async def _broker(client: Client, broker: KnownBroker, name_servers: Sequence[str]) -> list[Diagnosis]:
     subject = f"broker {broker.name} ({broker.id}) at {broker.address}"
     try:
         answer = await client.call(broker.address, request(RequestCode.GET_BROKER_RUNTIME_INFO), TIMEOUT_S)
@@ -170,7 +174,7 @@ async def _broker(client: Client, broker: BrokerAt, name_servers: Sequence[str])
     return found
 
 
-async def _fast_port(subject: str, address: str) -> list[Finding]:
+async def _fast_port(subject: str, address: str) -> list[Diagnosis]:
     host, port = split_address(address)
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -181,91 +185,91 @@ async def _fast_port(subject: str, address: str) -> list[Finding]:
     except (OSError, TimeoutError):
         advice = f"open port {port - FAST_PORT_BELOW}, or have those clients set vipChannelEnabled=false"
         text = f"its fast port {port - FAST_PORT_BELOW} cannot be reached: Java clients before 4.6 send there"
-        return [Finding(WARN, subject, text, advice)]
+        return [Diagnosis(WARN, subject, text, advice)]
     return []
 
 
-async def _topic(client: Client, name_servers: list[str], topic: str) -> Finding:
+async def _topic(client: Client, name_servers: list[str], topic: str) -> Diagnosis:
     try:
         routes = RouteCache(NameServers(client, name_servers, Chance()))
         return judge_route(topic, await routes.refresh(topic))
     except TopicNotFound:
         return judge_route(topic, None)
     except (OSError, Refused) as error:
-        return Finding(FAIL, f"topic {topic}", f"its route cannot be had: {error}")
+        return Diagnosis(FAIL, f"topic {topic}", f"cannot get its route: {error}")
 
 
-# --- judging ---------------------------------------------------------------------------------------------
+# --- diagnoses ---------------------------------------------------------------------------------------------
 
 
-def here() -> Finding:
+def here() -> Diagnosis:
     now = format_time(SystemClock().now_ms())
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    return Finding(OK, "here", f"turbopump {turbopump.__version__}, {python}, the clock says {now}")
+    return Diagnosis(OK, "here", f"turbopump {turbopump.__version__}, {python}, clock {now}")
 
 
-def where_from(flag: str | None, environ: Mapping[str, str], addresses: Sequence[str]) -> Finding:
+def where_from(flag: str | None, environ: Mapping[str, str], addresses: Sequence[str]) -> Diagnosis:
     source = "--namesrv" if flag else "NAMESRV_ADDR" if environ.get("NAMESRV_ADDR") else "the default"
-    return Finding(OK, "address", f"name servers by {source}: {'; '.join(addresses)}")
+    return Diagnosis(OK, "address", f"name servers by {source}: {'; '.join(addresses)}")
 
 
-def brokers_of(cluster: bodies.ClusterInfo) -> set[BrokerAt]:
+def brokers_of(cluster: bodies.ClusterInfo) -> set[KnownBroker]:
     return {
-        BrokerAt(name, int(number), address)
+        KnownBroker(name, int(number), address)
         for name, broker in cluster.brokerAddrTable.items()
         for number, address in broker.brokerAddrs.items()
     }
 
 
-def judge_name_servers(known: Mapping[str, set[BrokerAt]]) -> Iterable[Finding]:
-    """Brokers register with every name server: all must know the same."""
+def judge_name_servers(known: Mapping[str, set[KnownBroker]]) -> Iterable[Diagnosis]:
+    """Compares name servers: brokers register with each, so all must have the same."""
     everything = set().union(*known.values()) if known else set()
     if known and not everything:
-        advice = "start one with `mqbroker -n ADDRESS`, or see its log for why it cannot register"
-        yield Finding(FAIL, "brokers", "no name server knows a broker", advice)
+        advice = "start one with `mqbroker -n ADDRESS`, or read its log if it cannot register"
+        yield Diagnosis(FAIL, "brokers", "no broker is registered", advice)
     for address, brokers in known.items():
         for missing in sorted(everything - brokers, key=lambda one: one.address):
-            advice = "give the broker all name servers (namesrvAddr): clients ask any of them"
-            text = f"does not know {missing.name} at {missing.address}, which another name server knows"
-            yield Finding(WARN, f"name server {address}", text, advice)
+            advice = "configure all name servers in the broker (namesrvAddr): clients use any of them"
+            text = f"{missing.name} at {missing.address} is not registered here, but with another name server"
+            yield Diagnosis(WARN, f"name server {address}", text, advice)
 
 
-def unreachable(subject: str, address: str, why: str) -> Finding:
+def unreachable(subject: str, address: str, why: str) -> Diagnosis:
     host, _ = split_address(address)
     advice = (
-        "this is the address that clients are told: set brokerIP1 (TURBOPUMP_BROKER_IP1) to one that they "
+        "clients get this address: set brokerIP1 (TURBOPUMP_BROKER_IP1) to one that they can "
         f"reach, and publish the port if it runs in a container; {host} {_kind_of(host)}"
     )
-    return Finding(FAIL, subject, f"cannot be reached from here: {why}", advice)
+    return Diagnosis(FAIL, subject, f"cannot be reached from here: {why}", advice)
 
 
-def judge_address(subject: str, address: str, name_servers: Sequence[str]) -> list[Finding]:
-    """A loopback address is right only where everything runs on one machine."""
+def judge_address(subject: str, address: str, name_servers: Sequence[str]) -> list[Diagnosis]:
+    """Checks for a loopback address, which works only if everything runs on one machine."""
     host, _ = split_address(address)
     if not _is_loopback(host) or all(_is_loopback(split_address(one)[0]) for one in name_servers):
         return []
     advice = "set brokerIP1 (TURBOPUMP_BROKER_IP1) to the broker's address in the network"
-    text = f"clients are told {address}, which is their own machine for clients on other machines"
-    return [Finding(FAIL, subject, text, advice)]
+    text = f"clients get the address {address}: on other machines they would connect to themselves"
+    return [Diagnosis(FAIL, subject, text, advice)]
 
 
-def judge_broker(subject: str, figures: Mapping[str, str], now_ms: int) -> list[Finding]:
+def judge_broker(subject: str, figures: Mapping[str, str], now_ms: int) -> list[Diagnosis]:
     if not figures:
-        return [Finding(WARN, subject, "answers, but not with its figures")]
-    found = [Finding(OK, subject, f"answers, version {figures.get('brokerVersionDesc', 'unknown')}")]
+        return [Diagnosis(WARN, subject, "answers, but without runtime figures")]
+    found = [Diagnosis(OK, subject, f"answers, version {figures.get('brokerVersionDesc', 'unknown')}")]
     if trouble := figures.get("storeTrouble"):
-        found.append(Finding(FAIL, subject, f"takes no messages: {trouble}"))
+        found.append(Diagnosis(FAIL, subject, f"accepts no messages: {trouble}"))
     found += _judge_disk(subject, figures)
     clock_ms = clock_of(figures)
     if clock_ms is not None and abs(clock_ms - now_ms) > MAX_CLOCK_DIFFERENCE_S * 1000:
         ahead = (clock_ms - now_ms) / 1000
         text = f"its clock differs from the one here by {ahead:+.0f} s"
-        advice = "run NTP on both: delays, timers and times that you type are by the broker's clock"
-        found.append(Finding(WARN, subject, text, advice))
+        advice = "run NTP on both: delays, timers and times in options use the broker's clock"
+        found.append(Diagnosis(WARN, subject, text, advice))
     return found
 
 
-def _judge_disk(subject: str, figures: Mapping[str, str]) -> list[Finding]:
+def _judge_disk(subject: str, figures: Mapping[str, str]) -> list[Diagnosis]:
     try:
         used = float(figures.get("commitLogDiskRatio", "0"))
     except ValueError:
@@ -273,14 +277,12 @@ def _judge_disk(subject: str, figures: Mapping[str, str]) -> list[Finding]:
     if used < DISK_SOON_FULL:
         return []
     text = f"its disk is {used:.0%} full ({figures.get('commitLogDirCapacity', 'size unknown').rstrip('.')})"
-    advice = (
-        "make room, or lower fileReservedTime: from 75% on messages are deleted early, at 90% none is taken"
-    )
-    return [Finding(FAIL if used >= DISK_FULL else WARN, subject, text, advice)]
+    advice = "free space or lower fileReservedTime: above 75% messages are deleted early, above 90% refused"
+    return [Diagnosis(FAIL if used >= DISK_FULL else WARN, subject, text, advice)]
 
 
 def clock_of(figures: Mapping[str, str]) -> int | None:
-    """The broker's clock, to the second: when it started, and how long it says it has run since."""
+    """Returns the broker's clock, to the second: its start time plus its run time."""
     parts = [int(number) for number in re.findall(r"\d+", figures.get("runtime", ""))]
     booted = figures.get("bootTimestamp", "")
     if len(parts) != 4 or not booted.isdecimal():
@@ -289,18 +291,18 @@ def clock_of(figures: Mapping[str, str]) -> int | None:
     return int(booted) + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-def judge_route(topic: str, route: TopicRoute | None) -> Finding:
+def judge_route(topic: str, route: TopicRoute | None) -> Diagnosis:
     subject = f"topic {topic}"
     if route is None:
         advice = (
             f"`mqadmin updateTopic -t {topic} -c CLUSTER` creates it, or a first send where brokers allow it"
         )
-        return Finding(WARN, subject, "no name server knows it", advice)
+        return Diagnosis(WARN, subject, "no name server has a route for it", advice)
     reads, writes = len(route.subscribe), len(route.publish)
     text = f"{writes} queues to write, {reads} to read, on {_brokers(route)}"
     if not reads or not writes:
-        return Finding(WARN, subject, text, "`mqadmin updateTopicPerm -p 6` makes it readable and writable")
-    return Finding(OK, subject, text)
+        return Diagnosis(WARN, subject, text, "`mqadmin updateTopicPerm -p 6` makes it readable and writable")
+    return Diagnosis(OK, subject, text)
 
 
 def _brokers(route: TopicRoute) -> str:
@@ -317,13 +319,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def _kind_of(host: str) -> str:
-    """What is known about the address, for whoever wonders where it comes from."""
+    """Describes the kind of an address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return "is a name that must be known here"
+        return "is a name that must be resolvable here"
     if address.is_loopback:
-        return "is the machine where a client runs"
+        return "is the client's own machine"
     if address in ipaddress.ip_network("172.16.0.0/12"):
-        return "looks like an address inside of a container network"
+        return "looks like an address of a container network"
     return "is a private address" if address.is_private else "is a public address"

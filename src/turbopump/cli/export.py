@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from turbopump.cli import connect
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.pull.puller import Puller
 from turbopump.protocol.names import ABSENT_BROKERS_NAMESPACE, KNOWN_BROKERS_NAMESPACE
@@ -27,22 +27,22 @@ BETWEEN_LINES_S = 0.2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("directory", metavar="DIR", nargs="?", help="a store directory; without it brokers are asked")
-    option("--to", required=True, metavar="PATH", help="the file to write; with --by, an empty directory")
-    option("--topic", action="append", default=[], help="this topic; may be repeated for a directory")
-    option("--pattern", default="", metavar="REGEX", help="topics whose names match; of a directory")
+    option("directory", metavar="DIR", nargs="?", help="a store directory (default: read from brokers)")
+    option("--to", required=True, metavar="PATH", help="file to write; with --by, an empty directory")
+    option("--topic", action="append", default=[], help="only this topic; may be repeated for a directory")
+    option("--pattern", default="", metavar="REGEX", help="only topics whose names match; for a directory")
     option("--system-topics", action="store_true", help="also retry, dead-letter, delay and system topics")
-    option("--queue", action="append", type=int, metavar="ID", help="this queue; may be repeated")
-    option("--since", metavar="TIME", help=f"stored at or after {WHEN}")
-    option("--until", metavar="TIME", help=f"stored before {WHEN}")
-    option("--tag", action="append", default=[], help="messages with this tag; may be repeated")
-    option("--key", default="", help="messages with this key or message id; of a directory")
-    option("--columns", default="", metavar="A,B", help="these columns, with commas between")
+    option("--queue", action="append", type=int, metavar="ID", help="only this queue; may be repeated")
+    option("--since", metavar="TIME", help=f"only messages stored at or after {WHEN}")
+    option("--until", metavar="TIME", help=f"only messages stored before {WHEN}")
+    option("--tag", action="append", default=[], help="only messages with this tag; may be repeated")
+    option("--key", default="", help="only messages with this key or message id; for a directory")
+    option("--columns", default="", metavar="A,B", help="only these columns, separated by commas")
     option("--properties", action="store_true", help="add the column properties")
     option("--by", default="", metavar="PARTS", help=f"a directory for each of {','.join(PARTS)}")
     option("--compression", default="zstd", choices=("zstd", "snappy", "gzip", "none"))
     option("--scan", default="", choices=("queue", "log"), help="how a directory is read (default: by queue)")
-    option("--skip-missing", action="store_true", help="pass over what is missing or damaged, brokers too")
+    option("--skip-missing", action="store_true", help="skip missing or damaged parts and missing brokers")
     option("--json", action="store_true", help="print the summary as JSON")
     connect.add_argument(parser)
 
@@ -51,15 +51,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         from turbopump.pipelines.log import BadColumn, NoStore, NoSuchTopic, OffsetsGone, RecordsLost
     except ModuleNotFoundError as error:
-        raise Failure(f"{error}") from None
+        raise CommandFailure(f"{error}") from None
     try:
         done = _export(options)
     except (NoStore, NoSuchTopic) as error:
-        raise Failure(f"{error}") from None
+        raise CommandFailure(f"{error}") from None
     except (OffsetsGone, RecordsLost) as error:
-        raise Failure(f"{error} (here: --skip-missing)") from None
+        raise CommandFailure(f"{error} (here: --skip-missing)") from None
     except BadColumn as error:
-        raise Failure(f"{error}", ASKED_WRONGLY) from None
+        raise CommandFailure(f"{error}", USAGE_ERROR) from None
     summary = f"{done.rows} messages in {done.files} files, {done.bytes >> 10} KiB: {done.path}"
     print(msgspec.json.encode(done).decode() if options.json else summary)
     return 0
@@ -72,12 +72,12 @@ def _export(options: argparse.Namespace) -> "ExportResult":
     columns = [word.strip() for word in options.columns.split(",") if word.strip()]
     by = [word.strip() for word in options.by.split(",") if word.strip()]
     if wrong := [word for word in by if word not in PARTS]:
-        raise Failure(f"--by {wrong[0]}: there are {', '.join(PARTS)}", ASKED_WRONGLY)
+        raise CommandFailure(f"--by must be of {', '.join(PARTS)}, got {wrong[0]}", USAGE_ERROR)
     schema = schema_of(columns, has_properties=options.properties)
     if (missing := missing_for(by, schema)) is not None:
-        raise Failure(f"--by {options.by} needs the column {missing}", ASKED_WRONGLY)
+        raise CommandFailure(f"--by {options.by} needs the column {missing}", USAGE_ERROR)
     batches = _of_directory(options, schema) if options.directory else _of_brokers(options, schema)
-    shown = Shown(sys.stderr)
+    shown = ProgressLine(sys.stderr)
     return export(shown.passing(batches), schema, options.to, by, options.compression)
 
 
@@ -102,8 +102,8 @@ def _of_directory(options: argparse.Namespace, schema: "Schema") -> Iterator[Any
 
 def _of_brokers(options: argparse.Namespace, schema: "Schema") -> Iterator[Any]:
     if len(options.topic) != 1 or options.key or options.pattern or options.scan:
-        raise Failure(
-            "without DIR, give one --topic; --key, --pattern and --scan are of directories", ASKED_WRONGLY
+        raise CommandFailure(
+            "without DIR, give one --topic; --key, --pattern and --scan need DIR", USAGE_ERROR
         )
     return _stepped(_pulled(options, schema))
 
@@ -128,7 +128,7 @@ async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterato
 
 
 async def _check_brokers(options: argparse.Namespace) -> None:
-    """Raises Failure where a part of the topic would be taken for the whole of it."""
+    """Raises CommandFailure if brokers of the topic are missing, unless they may be skipped."""
     topic = options.topic[0]
     async with connect.administration(options.namesrv) as admin:
         absent = await admin.name_servers.value(ABSENT_BROKERS_NAMESPACE, topic)
@@ -137,12 +137,14 @@ async def _check_brokers(options: argparse.Namespace) -> None:
     words = f"topic {topic} has a part on brokers that are not registered: {absent.replace(';', ', ')}"
     if not options.skip_missing:
         forget = f"mqadmin deleteKvConfig -s {KNOWN_BROKERS_NAMESPACE} -k NAME"
-        raise Failure(f"{words}; start them, or --skip-missing; `{forget}` forgets one that is gone for good")
+        raise CommandFailure(
+            f"{words}; start them, or use --skip-missing; `{forget}` forgets one that is gone for good"
+        )
     print(f"turbopump: {words}; their messages are missing", file=sys.stderr)
 
 
 def _stepped(batches: AsyncIterator[Any]) -> Iterator[Any]:
-    """One batch at a time, for a writer that takes them when it can."""
+    """Yields batches one at a time, at the pace of the writer."""
     end = object()
 
     async def step() -> Any:
@@ -157,8 +159,8 @@ def _moment(text: str | None, name: str) -> int | None:
     return None if text is None else point_in_time(text, SystemClock().now_ms(), name)
 
 
-class Shown:
-    """How far it is, on a terminal; silent elsewhere."""
+class ProgressLine:
+    """Progress on a terminal; prints nothing elsewhere."""
 
     def __init__(self, to: TextIO | None) -> None:
         self._to = to if to is not None and to.isatty() else None

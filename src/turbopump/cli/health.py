@@ -1,7 +1,7 @@
-"""`turbopump health`: real requests to servers, one line each, exit status 0 when all of them answer well.
+"""`turbopump health`: sends a request to each server and prints a line; exit status 0 if all are healthy.
 
-A name server is asked for its cluster, a broker for its runtime figures. Without an address the name server
-is asked, and then every broker that it knows.
+A name server gets a query for its cluster, a broker for its runtime figures. Without an address the name
+server is queried, and then every broker registered with it.
 """
 
 import argparse
@@ -20,6 +20,8 @@ TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
+    """Result of the check of one server."""
+
     address: str
     is_well: bool
     words: str
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "address",
         metavar="ADDR",
         nargs="*",
-        help="these servers, host:port (default: a name server and its brokers)",
+        help="servers to check, host:port (default: a name server and its brokers)",
     )
     connect.add_argument(parser)
 
@@ -70,7 +72,7 @@ async def examine(client: Client, address: str) -> Health:
 def of_name_server(address: str, answer: Command) -> Health:
     cluster = bodies.ClusterInfo.decode(answer.body)
     brokers = tuple(at for broker in cluster.brokerAddrTable.values() for at in broker.brokerAddrs.values())
-    return Health(address, True, f"name server, brokers known: {len(brokers)}", brokers)
+    return Health(address, True, f"name server, registered brokers: {len(brokers)}", brokers)
 
 
 def of_broker(address: str, answer: Command) -> Health:
@@ -78,7 +80,7 @@ def of_broker(address: str, answer: Command) -> Health:
         return Health(address, False, f"broker answers code {answer.code}: {answer.remark}")
     figures = bodies.KVTable.decode(answer.body).table
     version = figures.get("brokerVersionDesc", "of unknown version")
-    trouble = figures.get("storeTrouble")  # not brokerActive: Apache's slaves say false and are well
+    trouble = figures.get("storeTrouble")  # not brokerActive, which is false for healthy slaves of Apache
     if trouble is not None:
-        return Health(address, False, f"broker {version} takes no messages: {trouble}")
+        return Health(address, False, f"broker {version} accepts no messages: {trouble}")
     return Health(address, True, f"broker {version}")

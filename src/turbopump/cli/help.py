@@ -1,10 +1,12 @@
-"""`turbopump help COMMAND`: the same as `turbopump COMMAND --help`."""
+"""`turbopump help COMMAND`: prints the help of a command, as `turbopump COMMAND --help`."""
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="COMMAND", nargs="*", help="a command, and its action: dlq resend")
+    parser.add_argument(
+        "words", metavar="COMMAND", nargs="*", help="a command, or a command and its action: dlq resend"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Log files for operators, a few lines for the terminal.
+"""Logging of servers: rotating files for operators, warnings on the terminal.
 
-Files rotate, are named as Apache's (`namesrv.log`, `broker.log`) and lie in `~/logs/rocketmqlogs` unless
-`--log-dir` or TURBOPUMP_LOG_DIR says otherwise; `-` means the terminal alone, as containers want it.
+Files have Apache's names (`namesrv.log`, `broker.log`) and are in `~/logs/rocketmqlogs`, or in `--log-dir` or
+TURBOPUMP_LOG_DIR; `-` means the terminal only, for containers.
 """
 
 import argparse
@@ -17,14 +17,14 @@ TERMINAL_LINE = "%(levelname)s %(message)s"
 TERMINAL_ONLY = "-"
 DEFAULT_DIRECTORY = "~/logs/rocketmqlogs"
 PRINTED = {"is_printed": True}
-"""`extra` of a line that the command prints itself: it goes to the files alone."""
+"""`extra` of a line that the command prints itself: it goes to the files only."""
 
 
 def add_argument(parser: argparse.ArgumentParser, default: str = DEFAULT_DIRECTORY) -> None:
     parser.add_argument(
         "--log-dir",
         metavar="DIR",
-        help=f"where log files go; '-': the terminal alone (default: TURBOPUMP_LOG_DIR or {default})",
+        help=f"directory of log files; '-': terminal only (default: TURBOPUMP_LOG_DIR or {default})",
     )
 
 
@@ -34,7 +34,7 @@ def directory(flag: str | None, environ: Mapping[str, str], default: str = DEFAU
 
 
 def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
-    """One file per role, warnings also on the terminal. Returns the logger of the process."""
+    """Opens one log file per role, with warnings also on the terminal. Returns the logger of the process."""
     top = logging.getLogger("turbopump")
     top.setLevel(logging.INFO)
     terminal = logging.StreamHandler()
@@ -47,9 +47,7 @@ def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
     os.makedirs(where, exist_ok=True)
     for role in roles:
         file = _rotating(os.path.join(where, f"{role}.log"))
-        if (
-            len(roles) > 1
-        ):  # both servers in one process: the name server's lines apart, the rest in broker.log
+        if len(roles) > 1:  # both servers in one process: the rest goes to broker.log
             file.addFilter(_of_namesrv if role == "namesrv" else _not_of_namesrv)
         top.addHandler(file)
     return top

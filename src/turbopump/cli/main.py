@@ -1,6 +1,6 @@
-"""The command line: which command was asked for, and its exit status (0 done, 1 failed, 2 asked wrongly).
+"""The command line: finds the command, runs it, returns its exit status (0 done, 1 failed, 2 wrong usage).
 
-Only the module of the command in hand is imported; `turbopump --help` needs none of them.
+Only the module of that command is imported; `turbopump --help` needs none of them.
 """
 
 import argparse
@@ -13,26 +13,26 @@ from typing import Protocol, cast
 
 import turbopump
 from turbopump.cli.arguments import Parser, example_text, sentence, unknown
-from turbopump.cli.ending import ended
+from turbopump.cli.exits import exit_status
 
 COMMANDS = {
-    "up": "name server and broker in one process: the quickest start",
-    "namesrv": "a name server (also: mqnamesrv)",
-    "broker": "a broker (also: mqbroker)",
+    "up": "start a name server and a broker in one process: the quickest start",
+    "namesrv": "start a name server (also: mqnamesrv)",
+    "broker": "start a broker (also: mqbroker)",
     "send": "send a message to a topic",
     "tail": "print the messages of a topic as they arrive",
-    "trace": "the way of one message: who sent it, who consumed it and how long that took",
-    "health": "ask a server whether it works: exit status 0 or 1",
-    "doctor": "find out why clients do not reach a cluster: addresses, routes, disk, clock, versions",
-    "config": "check a configuration file before a server is started with it",
+    "trace": "show the path of one message: producer, consumers and times",
+    "health": "check whether servers work: exit status 0 or 1",
+    "doctor": "find out why clients cannot use a cluster: addresses, routes, disk, clock, versions",
+    "config": "check a configuration file before a server uses it",
     "admin": "administer a cluster (also: mqadmin)",
-    "dlq": "dead letters of a consumer group: list, resend, export",
-    "transactions": "transactions that nobody has ended: list, resume",
-    "timers": "messages that wait for a time of their own: list, recall",
-    "pipeline": "jobs on Spark over topics, stores and tables: archive, replay, transform, stats ...",
-    "quickstart": "the producer and the consumer that RocketMQ users try first",
-    "export": "the messages of a topic or of a store directory into Parquet files",
-    "store": "look into a store directory: verify, rebuild, dump",
+    "dlq": "list, resend or export the dead letters of a consumer group",
+    "transactions": "list or resume transactions that have not ended",
+    "timers": "list or recall messages with a delivery time",
+    "pipeline": "run jobs on Spark over topics, stores and tables: archive, replay, transform, stats ...",
+    "quickstart": "run the producer or the consumer of RocketMQ's quick start",
+    "export": "export messages of a topic or of a store directory to Parquet files",
+    "store": "verify, rebuild, back up or dump a store directory",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
     "help": "explain a command",
 }
@@ -66,8 +66,8 @@ EXAMPLES = {
 WIDTH = 110
 
 
-class Command(Protocol):
-    """What each module named in COMMANDS offers."""
+class CommandModule(Protocol):
+    """Interface of the modules named in COMMANDS."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -76,12 +76,12 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return ended(lambda: _run(given), "turbopump")
+    return exit_status(lambda: _run(given), "turbopump")
 
 
 def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
-    """One command under a name of its own: `mqbroker` is `turbopump broker`."""
-    return ended(lambda: _run_as(name, program, arguments), program)
+    """Runs one command under its own name: `mqbroker` is `turbopump broker`."""
+    return exit_status(lambda: _run_as(name, program, arguments), program)
 
 
 def _run(given: Sequence[str]) -> int:
@@ -94,7 +94,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _explain(given: Sequence[str]) -> None:
-    """Leaves with the version, with the help, or with what is wrong."""
+    """Exits with the version, the help, or an error."""
     parser = Overview(prog="turbopump")
     parser.add_argument("--version", action="version", version=f"turbopump {turbopump.__version__}")
     if given[0].startswith("-"):
@@ -113,14 +113,14 @@ def parser_of(name: str, program: str) -> Parser:
 
 
 class Overview(Parser):
-    """Of `turbopump` without a command."""
+    """Parser of `turbopump` without a command."""
 
     def format_help(self) -> str:
         return overview() + "\n"
 
 
 def overview() -> str:
-    """What `turbopump` alone prints."""
+    """Returns the text that `turbopump` prints without a command."""
     first_paragraph = (turbopump.__doc__ or "").partition("\n\n")[0]  # an example for programmers follows
     width = max(map(len, COMMANDS))
     return "\n".join(
@@ -140,15 +140,15 @@ def overview() -> str:
                 'turbopump up\nturbopump send hello "Hello, RocketMQ"\nturbopump tail hello --from first'
             ),
             "",
-            "turbopump help COMMAND explains one of them.",
+            "turbopump help COMMAND explains a command.",
         ]
     )
 
 
-def command_named(name: str) -> Command:
-    """What an import makes is never garbage; not looking for any saves a tenth of a server's start."""
+def command_named(name: str) -> CommandModule:
+    """Imports the module of a command without garbage collection: saves a tenth of a server's start."""
     gc.disable()
     module = importlib.import_module(f"turbopump.cli.{name}")
     gc.freeze()
     gc.enable()
-    return cast(Command, module)
+    return cast(CommandModule, module)

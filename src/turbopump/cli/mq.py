@@ -1,7 +1,7 @@
-"""Apache's commands under their own names: `mqnamesrv`, `mqbroker`, `mqshutdown`, `mqadmin`, and the scripts
-`runserver.sh`, `runbroker.sh` and `tools.sh`, which take the name of a Java class.
+"""Apache's commands `mqnamesrv`, `mqbroker`, `mqshutdown`, `mqadmin`, and its scripts for Java classes.
 
-`packaging/bin` has the files that are installed: shell and Python in one, so that `sh bin/mqbroker` works.
+The scripts `runserver.sh`, `runbroker.sh` and `tools.sh` take the name of a Java class. `packaging/bin` has
+the installed files: shell and Python in one, so that `sh bin/mqbroker` works.
 """
 
 import os
@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from turbopump.cli.ending import ASKED_WRONGLY, FAILED, ended, warn
+from turbopump.cli.exits import FAILED, USAGE_ERROR, exit_status, warn
 from turbopump.cli.main import main_as
 
 USAGE = "Usage: mqshutdown broker | namesrv"
@@ -23,7 +23,7 @@ CLASSES = {
     "org.apache.rocketmq.example.quickstart.Producer": ("quickstart", "producer"),
     "org.apache.rocketmq.example.quickstart.Consumer": ("quickstart", "consumer"),
 }
-"""Java's main classes, and the command that does the same."""
+"""Java's main classes, with the equivalent command."""
 
 
 def namesrv() -> int:
@@ -41,7 +41,7 @@ def mqadmin() -> int:
 
 
 def shutdown() -> int:
-    return ended(lambda: _shutdown(sys.argv[1:]), "mqshutdown")
+    return exit_status(lambda: _shutdown(sys.argv[1:]), "mqshutdown")
 
 
 def runserver() -> int:
@@ -57,12 +57,12 @@ def tools() -> int:
 
 
 def run_class(program: str, words: Sequence[str]) -> int:
-    """`tools.sh [JVM OPTIONS] CLASS [ARGUMENTS]`: the command that does what the class does."""
+    """Runs the command equivalent to a Java class: `tools.sh [JVM OPTIONS] CLASS [ARGUMENTS]`."""
     jvm_options, rest = split_at_class(words)
     if not rest or rest[0] not in CLASSES:
-        given = f"there is no class {rest[0]} here" if rest else "which class?"
+        given = f"there is no class {rest[0]}" if rest else "a class is missing"
         warn(f"{program}: {given}; there are {', '.join(CLASSES)}")
-        return ASKED_WRONGLY
+        return USAGE_ERROR
     ignored = []
     for option in jvm_options:
         if option.startswith(NAME_SERVER_PROPERTY):
@@ -70,13 +70,13 @@ def run_class(program: str, words: Sequence[str]) -> int:
         else:
             ignored.append(option)
     if ignored:
-        warn(f"{program}: there is no JVM, no effect: {' '.join(ignored)}")
+        warn(f"{program}: JVM options have no effect: {' '.join(ignored)}")
     name, *action = CLASSES[rest[0]]
     return main_as(name, f"{program} {rest[0]}", [*action, *rest[1:]])
 
 
 def split_at_class(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What `java` would take for itself, and the class with what follows."""
+    """Splits arguments into options of `java`, and the class with its arguments."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         position += 2 if words[position] in OPTIONS_WITH_VALUE else 1
@@ -84,14 +84,14 @@ def split_at_class(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _shutdown(words: list[str]) -> int:
-    from turbopump.cli.processes import PROGRAMS, running
+    from turbopump.cli.running_servers import PROGRAMS, running
 
     if words in (["-h"], ["--help"]):
-        print(f"{USAGE}\n\nSends SIGTERM to the servers of this user that play the role.")
+        print(f"{USAGE}\n\nSends SIGTERM to the servers of this user in that role.")
         return 0
     if len(words) != 1 or words[0] not in PROGRAMS:
         warn(USAGE)
-        return ASKED_WRONGLY
+        return USAGE_ERROR
     return stop(PROGRAMS[words[0]], running(words[0]), os.kill)
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.readers import ADDRESSES, NotAccepted
 from turbopump.broker.settings import unknown_key
-from turbopump.cli import logs, serving
-from turbopump.cli.conf import ConfFile
-from turbopump.cli.process import serve
+from turbopump.cli import logs, server_start
+from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.server_process import serve
 from turbopump.namesrv.config import SETTINGS, WITHOUT_EFFECT, NamesrvConfig, configure, properties
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDR",
         help="all name servers, for /rocketmq/nsaddr: '10.0.0.1:9876;10.0.0.2:9876' (default: this one)",
     )
-    serving.add_argument(parser)
+    server_start.add_argument(parser)
     logs.add_argument(parser)
 
 
@@ -59,11 +59,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def addresses(text: str) -> str:
-    """For argparse: a list of name servers as brokers take it."""
+    """Reads a list of name servers for argparse, as brokers accept it."""
     try:
         return ADDRESSES.show(ADDRESSES.read(text))
     except NotAccepted:
-        raise argparse.ArgumentTypeError(f"{text!r} is not accepted, but {ADDRESSES.accepts}") from None
+        raise argparse.ArgumentTypeError(f"must be {ADDRESSES.accepts}, got {text!r}") from None
 
 
 def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
@@ -75,16 +75,16 @@ def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
 
 
 async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:
-    """Returns the port it serves on. Its stop is left on the stack. `servers` there are in this process."""
+    """Starts a name server, pushes its stop on the stack, returns its port. `servers`: in this process."""
     host = advertised("", config.bind_address, primary_local_address).address
     server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers, host)
-    async with serving.hosts_told(config.bind_address):
+    async with server_start.unknown_hosts_named(config.bind_address):
         port = await server.start()
     stack.push_async_callback(server.stop)
-    await serving.prove(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
+    await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
     return port
 
 
 def ready_line(config: NamesrvConfig, port: int) -> str:
-    """In Apache's words, for those who wait for them."""
+    """Returns Apache's line for a started name server, for scripts that wait for it."""
     return f"The Name Server boot success. serializeType=JSON, address {config.bind_address}:{port}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.cli import connect
-from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.cli.failures import FAILED, USAGE_ERROR, CommandFailure
 from turbopump.pipelines import shipping
 from turbopump.pipelines.jobs.catalog import JOBS, Job
 from turbopump.pipelines.jobs.checks import check
@@ -21,10 +21,10 @@ from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, given_by, read_file
 from turbopump.pipelines.requirements import CannotRun
 from turbopump.runtime.clock import SystemClock
 
-PACK_HELP = "one archive of our packages, for executors that do not have them"
+PACK_HELP = "make an archive of Turbopump's packages, for executors that do not have them"
 STDERR = 2
-MAX_HELD = 1 << 20  # bytes of Spark's errors that are shown when a job fails
-SPEC_HELP = "read what is not given here from a TOML file"
+MAX_ERRORS = 1 << 20  # bytes of Spark's errors that are shown when a job fails
+SPEC_HELP = "read options that are not given here from a TOML file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     pack = jobs.add_parser("pack", help=PACK_HELP, description=PACK_HELP[0].upper() + PACK_HELP[1:] + ".")
     pack.add_argument("archive", metavar="FILE.tgz")
-    run = jobs.add_parser(
-        "run", help="the job that a TOML file names", description="The job that a TOML file names."
-    )
+    run = jobs.add_parser("run", help="run the job of a TOML file", description="Run the job of a TOML file.")
     _add_flags(run, _all_flags())
     run.add_argument("spec", metavar="FILE.toml")
     run.add_argument(
@@ -51,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _all_flags() -> list[JobFlag]:
-    """Of all jobs, each once: a file names its job, and a flag of another one is refused then."""
+    """Returns the flags of all jobs, each once; a flag that the job of the file does not have is refused."""
     found: dict[str, JobFlag] = {}
     for job in JOBS.values():
         for flag in job.flags:
@@ -75,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         name, given = _told(options)
     except BadSpec as error:
-        raise Failure(str(error), ASKED_WRONGLY) from None
+        raise CommandFailure(str(error), USAGE_ERROR) from None
     screen = Display(options.is_json)
     outcome = _carried_out(name, JOBS[name], given, screen)
     screen.show(outcome)
@@ -86,7 +84,7 @@ def _pack(archive: str) -> int:
     try:
         packed = shipping.pack(archive)
     except shipping.CannotShip as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     print(f"{archive}: {', '.join(packed)}\n{shipping.command(archive)}")
     return 0
 
@@ -95,13 +93,13 @@ def _told(options: argparse.Namespace) -> tuple[str, Any]:
     file = read_file(_text(options.spec), options.spec) if options.spec else {}
     name = options.job if options.job != "run" else file.get("job")
     if name not in JOBS:
-        raise BadSpec(f"{options.spec} must say job = one of {', '.join(JOBS)}")
+        raise BadSpec(f"job in {options.spec} must be one of {', '.join(JOBS)}")
     if file.get("job", name) != name:
-        raise BadSpec(f"{options.spec} is of job {file['job']}, not {name}")
+        raise BadSpec(f"job in {options.spec} must be {name}, got {file['job']}")
     known = {flag.key for flag in JOBS[name].flags}
     strange = [f.name for f in _all_flags() if f.key not in known and vars(options).get(f.key) is not None]
     if strange:
-        raise BadSpec(f"job {name} has no --{strange[0]}: turbopump pipeline {name} --help")
+        raise BadSpec(f"job {name} has no --{strange[0]}; see turbopump pipeline {name} --help")
     given = given_by(JOBS[name].flags, file, vars(options), name, SystemClock())
     check(name, given, JOBS[name].check)
     return name, given
@@ -128,7 +126,7 @@ def _carried_out(name: str, job: Job, given: Any, screen: Display) -> JobResult:
             with spark_errors() as errors:
                 spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
         except (CannotRun, shipping.CannotShip) as error:
-            raise Failure(str(error)) from None
+            raise CommandFailure(str(error)) from None
         work = _work(spark, given, screen, name, name_server)
         return _done(work, job, errors)
 
@@ -146,20 +144,22 @@ def _done(work: Any, job: Job, errors: "SparkErrors") -> JobResult:
         outcome: JobResult = job.load()(work)
         return outcome
     except (BadSpec, ValueError) as error:
-        raise Failure(str(error), ASKED_WRONGLY) from None
+        raise CommandFailure(str(error), USAGE_ERROR) from None
     except Exception as error:
         errors.show()
         line = words_of(error)
         if line is None:
             raise
-        raise Failure(line) from None
+        raise CommandFailure(line) from None
     finally:
         work.spark.stop()
 
 
 class SparkErrors:
-    """Holds back what the processes of Spark write to stderr, for the case that the job fails: workers whose
-    connections close print tracebacks, as if something had gone wrong. A job that follows shows it at once.
+    """Keeps the stderr of Spark's processes and shows it only if the job fails.
+
+    Workers print tracebacks when their connections close, although nothing is wrong. A job that follows a
+    topic shows it immediately.
     """
 
     def __init__(self, source: int, target: int) -> None:
@@ -171,20 +171,20 @@ class SparkErrors:
     def run(self) -> None:
         while part := os.read(self._source, 1 << 16):
             self._held += part
-            del self._held[:-MAX_HELD]
+            del self._held[:-MAX_ERRORS]
             self.received += len(part)
             if self.is_shown:
                 self.show()
 
     def show(self) -> None:
-        """The end of what was held back."""
+        """Prints the end of the kept output."""
         held, self._held = self._held, bytearray()
         os.write(self._target, held)
 
 
 @contextlib.contextmanager
 def spark_errors() -> Iterator[SparkErrors]:
-    """Processes that are started meanwhile, and by these, write to a pipe instead of stderr."""
+    """Redirects the stderr of processes started in the `with` block to a pipe."""
     kept, (source, target) = os.dup(STDERR), os.pipe()
     errors = SparkErrors(source, kept)
     threading.Thread(target=errors.run, daemon=True).start()
@@ -200,7 +200,7 @@ def spark_errors() -> Iterator[SparkErrors]:
 
 
 def words_of(error: BaseException) -> str | None:
-    """Spark's failures in one line, without the stacks of two languages; None for a fault of ours."""
+    """Explains a failure of Spark in one line, without stack traces; None for a bug of Turbopump."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -211,11 +211,11 @@ def words_of(error: BaseException) -> str | None:
     else:
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
-    told = [line for line in lines if line.startswith("turbopump.")]  # what our own code said, in a worker
-    return (told[-1:] or lines[:1] or [type(error).__name__])[0]
+    own = [line for line in lines if line.startswith("turbopump.")]  # an error of Turbopump in a worker
+    return (own[-1:] or lines[:1] or [type(error).__name__])[0]
 
 
 def _stop_by_signal(stop: threading.Event) -> None:
-    """Ctrl-C ends a stream after the batch in hand."""
+    """Makes Ctrl-C end a stream after the current batch."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

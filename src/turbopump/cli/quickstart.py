@@ -1,4 +1,4 @@
-"""`turbopump quickstart`: the two programs that RocketMQ users run first, with the same topic and groups."""
+"""`turbopump quickstart`: producer and consumer of RocketMQ's quick start, with the same topic and groups."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
-from turbopump.cli.ending import warn, when_nobody_reads
+from turbopump.cli.exits import on_closed_stdout, warn
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.push.consumer import Consumer
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 type=count,
                 default=MESSAGES,
                 metavar="N",
-                help=f"how many messages (default: {MESSAGES})",
+                help=f"number of messages (default: {MESSAGES})",
             )
         else:
             role.add_argument(
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 dest="count",
                 type=count,
                 metavar="N",
-                help="stop when N messages were consumed (default: at Ctrl-C)",
+                help="stop after N messages (default: at Ctrl-C)",
             )
             role.add_argument("--group", default=CONSUMER_GROUP, help=f"default: {CONSUMER_GROUP}")
         connect.add_argument(role)
@@ -65,7 +65,7 @@ async def _run(
 
 
 async def produce(options: argparse.Namespace, admin: Admin) -> int:
-    """One after the other, each answer in a line."""
+    """Sends messages one by one and prints each answer in a line."""
     producer = admin.producer(PRODUCER_GROUP)
     failed = 0
     for number in range(options.count):
@@ -73,7 +73,7 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
         try:
             result = await producer.send(message, SEND_TIMEOUT_S)
         except (Refused, OSError) as error:
-            if number == 0:  # nobody there, or the topic cannot be had: the rest would fare no better
+            if number == 0:  # no server or no topic: the other sends would fail too
                 raise
             failed += 1
             warn(f"message {number} was not sent: {str(error).splitlines()[0]}")
@@ -84,7 +84,7 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
 
 
 async def consume(options: argparse.Namespace, admin: Admin) -> int:
-    """From the first message on, each in a line, until Ctrl-C, there were enough or nobody reads."""
+    """Prints messages from the first on, until Ctrl-C, the limit, or a closed stdout."""
     if options.count == 0:
         return 0
     enough = asyncio.Event()
@@ -102,7 +102,7 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
         nonlocal got
         try:
             print(f"{options.group} Receive New Messages: [{message_text(message)}] ", flush=True)
-        except BrokenPipeError:  # no fault of the message
+        except BrokenPipeError:  # not a failure of the message
             enough.set()
         got += 1
         if options.count is not None and got >= options.count:
@@ -112,7 +112,7 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # not on every system
             loop.add_signal_handler(number, enough.set)
-    when_nobody_reads(enough.set)
+    on_closed_stdout(enough.set)
     async with consumer:
         print("Consumer Started.", flush=True)
         await enough.wait()

@@ -1,6 +1,6 @@
-"""A stored message on the terminal: as a line, as JSON, or in a format of the user's own.
+"""Prints a stored message: as a line, as JSON, or in a format of the user.
 
-`tail` and `store dump` print with these. Raises Failure for a format or a condition that cannot be used.
+Used by `tail` and `store dump`. Raises CommandFailure for an invalid format or condition.
 """
 
 import base64
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.filter.errors import BadExpression
 from turbopump.filter.sql import compile_sql
 from turbopump.protocol import properties
@@ -24,17 +24,17 @@ Wanted = Callable[[Record], bool]
 
 FIELDS = ("topic", "queue", "offset", "msgId", "offsetMsgId", "stored", "born", "tag", "keys", "properties")
 SHOWN = (*FIELDS, "body", "bodyBase64", "size", "time")
-"""Names that a format may use."""
+"""Names that a format can contain."""
 ESCAPES = {r"\n": "\n", r"\t": "\t"}
 
 
 def show_line(body_limit: int) -> Show:
-    """Where and when the message was stored, its tag and keys, its body. `body_limit` 0: the whole body."""
+    """Formats a message in one line: queue, offset, time, tag, keys, body. `body_limit` 0: the whole body."""
     return lambda record: line(record, body_limit)
 
 
 def show_json(body_limit: int) -> Show:
-    """One JSON object; a body that was cut says so in `bodyCut`."""
+    """Formats a message as a JSON object; `bodyCut` marks a truncated body."""
     return lambda record: json.dumps(fields(record, body_limit))
 
 
@@ -59,7 +59,7 @@ def line(record: Record, body_limit: int = 0) -> str:
 
 
 def fields(record: Record, body_limit: int = 0) -> dict[str, object]:
-    """`body` is text; a body that is not UTF-8 is in `bodyBase64` instead."""
+    """Returns the fields of a message: `body` for text, `bodyBase64` for a body that is not UTF-8."""
     return {
         "topic": record.topic,
         "queue": record.queue_id,
@@ -82,19 +82,19 @@ def _body_fields(record: Record, limit: int) -> dict[str, object]:
         return {"bodyBase64": base64.b64encode(record.body).decode(), "bodyError": str(error)}
     if not 0 < limit < len(body):
         return {**body_fields(body)}
-    # A cut inside of a character would make binary of text.
+    # A cut inside a character would turn text into binary data.
     text = body[:limit].decode(errors="ignore") if "body" in body_fields(body) else None
     kept = body[:limit] if text is None else text.encode()
     return {**({"body": text} if text is not None else body_fields(kept)), "bodyCut": len(body)}
 
 
 def text_of(record: Record, limit: int = 0) -> str:
-    """The body in one line, at most `limit` characters of it, and how long it is where it was cut."""
+    """Returns the body in one line of at most `limit` characters, with its length if it is truncated."""
     try:
         body = body_of(record)
     except BrokenBody as error:
-        return f"({len(record.body)} bytes that cannot be read: {error})"
-    # One character has at most 4 bytes: more need not be decoded.
+        return f"({len(record.body)} unreadable bytes: {error})"
+    # A character has at most 4 bytes: the rest need not be decoded.
     shown = body_text(body[: 4 * limit] if limit else body)
     if not limit or (len(shown) <= limit and len(body) <= 4 * limit):
         return shown
@@ -102,7 +102,7 @@ def text_of(record: Record, limit: int = 0) -> str:
 
 
 def plain_body(record: Record) -> bytes:
-    """As it was sent, or as it is stored when it cannot be decompressed."""
+    """Returns the body as it was sent, or as it is stored when it cannot be decompressed."""
     try:
         return body_of(record)
     except BrokenBody:
@@ -123,14 +123,16 @@ def _checked_parts(text: str) -> list[tuple[str, str]]:
     try:
         found = list(string.Formatter().parse(text))
     except ValueError as error:
-        raise Failure(f"--format {text!r}: {error}; write {{{{ and }}}} for braces", ASKED_WRONGLY) from None
+        raise CommandFailure(
+            f"--format {text!r}: {error}; write {{{{ and }}}} for braces", USAGE_ERROR
+        ) from None
     parts = []
     for before, name, spec, conversion in found:
         if spec or conversion or not (name is None or _is_known(name)):
             what = f"{name}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}"
             known = ", ".join(SHOWN)
-            raise Failure(
-                f"--format has no field {{{what}}}: there are {known}, and properties[NAME]", ASKED_WRONGLY
+            raise CommandFailure(
+                f"--format has no field {{{what}}}; use {known} or properties[NAME]", USAGE_ERROR
             )
         parts.append((before, name or ""))
     return parts
@@ -167,7 +169,7 @@ def _value(name: str, values: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Condition:
     """A SQL92 condition on properties and on `queue`, `offset`, `stored`, `born`, `size` and `body`."""
 
     text: str
@@ -176,12 +178,12 @@ class Where:
         try:
             condition = compile_sql(self.text)
         except BadExpression as bad:
-            raise Failure(f"--where: {bad}", ASKED_WRONGLY) from None
+            raise CommandFailure(f"--where: {bad}", USAGE_ERROR) from None
         return lambda record: condition.matches(_known_of(record))
 
 
 def _known_of(record: Record) -> bytes:
-    """A property string, as the filter reads it, with the message's fields in it; its properties win."""
+    """Returns the property string for the filter, with the fields of the message; its properties win."""
     own = record.property_map()
     known = {
         "queue": str(record.queue_id),

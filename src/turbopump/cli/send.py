@@ -1,4 +1,4 @@
-"""`turbopump send`: messages, and what the broker says it did with each."""
+"""`turbopump send`: sends messages and prints the result of each."""
 
 import argparse
 import asyncio
@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from turbopump.cli import connect
 from turbopump.cli.arguments import count, text
-from turbopump.cli.ending import FAILED, warn
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.exits import FAILED, warn
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.cli.times import point_in_time
 from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
@@ -28,33 +28,35 @@ from turbopump.runtime.times import format_time, parse_duration_s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("topic", metavar="TOPIC")
-    option("body", metavar="BODY", nargs="?", default="-", help="the text to send; - reads stdin")
-    option("--tag", type=text, default="", help="the message's tag, by which consumers filter")
-    option("--key", type=text, action="append", default=[], help="a key to find it by; may be repeated")
+    option("body", metavar="BODY", nargs="?", default="-", help="text to send (default: -, read stdin)")
+    option("--tag", type=text, default="", help="tag of the message, for filters of consumers")
+    option(
+        "--key", type=text, action="append", default=[], help="key to find the message by; may be repeated"
+    )
     option(
         "--property",
         type=pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a property of your own; may be repeated",
+        help="user property; may be repeated",
     )
     later = parser.add_mutually_exclusive_group()
     later.add_argument(
-        "--delay", type=duration, metavar="TIME", help="consumers get it so much later: 30s, 10m, 1h30m"
+        "--delay", type=duration, metavar="TIME", help="deliver after this time: 30s, 10m, 1h30m"
     )
     later.add_argument(
         "--at",
         metavar="TIME",
-        help="consumers get it then: 2026-11-01T12:00, local unless it says otherwise, as ...T12:00Z does",
+        help="deliver at this time: 2026-11-01T12:00, local time, or with a zone: 2026-11-01T12:00Z",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--by", type=text, metavar="KEY", help="messages with the same KEY go to the same queue, in order"
+        "--by", type=text, metavar="KEY", help="send messages with the same KEY to the same queue, in order"
     )
-    where.add_argument("--queue", type=queue, metavar="[BROKER:]ID", help="to this queue")
+    where.add_argument("--queue", type=queue, metavar="[BROKER:]ID", help="send to this queue")
     option("--count", type=count, default=1, metavar="N", help="send it N times")
-    option("--lines", action="store_true", help="each line of the body is a message; empty lines are not")
+    option("--lines", action="store_true", help="send each line of the body as a message, except empty lines")
     option("--json", action="store_true", help="print the result as JSON, one object per message")
     connect.add_argument(parser)
 
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     check_topic(options.topic)
     messages = messages_of(options, SystemClock().now_ms())
-    # The topic counts as checked: whether one of the brokers' own may be written is for the broker to say.
+    # The topic is not checked here: the broker decides whether its system topics can be written.
     rules = SendRules(DEFAULTS.max_message_size, {options.topic})
     for message in messages:
         rules.check(message)
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def messages_of(options: argparse.Namespace, now_ms: int) -> list[Message]:
-    """What is to be sent, in order; `--count` repeats the whole."""
+    """Returns the messages to send, in order; `--count` repeats all of them."""
     at_ms = delivery_ms(options.at, now_ms) if options.at is not None else None
     bodies = list(lines_of(body_of(options.body))) if options.lines else [body_of(options.body)]
     made = [
@@ -90,7 +92,7 @@ def messages_of(options: argparse.Namespace, now_ms: int) -> list[Message]:
 
 
 def lines_of(body: bytes) -> Iterator[bytes]:
-    """Lines without their ends. Brokers refuse empty messages: empty lines are left out and counted."""
+    """Returns lines without their ends. Skips and counts empty ones, since brokers refuse empty messages."""
     lines = body.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -104,17 +106,17 @@ def delivery_ms(at: str, now_ms: int) -> int:
     found = point_in_time(at, now_ms, "--at")
     if found <= now_ms:
         when = format_time(found)
-        raise Failure(
-            f"--at must be in the future, got {at} ({when}); --delay counts from now", ASKED_WRONGLY
+        raise CommandFailure(
+            f"--at must be in the future, got {at} ({when}); --delay counts from now", USAGE_ERROR
         )
     return found
 
 
 async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) -> int:
-    """One after the other: their order is kept, and the first that fails ends it."""
+    """Sends messages one by one, in order; stops at the first failure."""
     status, sent = 0, 0
     async with connect.connected(options.namesrv) as here:
-        # Every run is a process of its own, so address and pid are told apart by the random salt.
+        # A random salt distinguishes runs: processes with the same address and perhaps the same pid.
         ids = UniqueIds("127.0.0.1", os.getpid(), here.clock.now_ms, here.chance.getrandbits(32))
         sender = Sender(here.client, here.routes, here.clock, ids, RoundRobin(here.chance))
         for message in messages:
@@ -129,7 +131,7 @@ async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) ->
             if result.status is not SendStatus.SEND_OK:
                 status = FAILED
             if message.is_delayed and result.recall_handle is None and sent == 1:
-                warn("turbopump: the broker did not confirm the time: brokers before 5.0 deliver at once")
+                warn("turbopump: the broker did not confirm the time: brokers before 5.0 deliver immediately")
     return status
 
 
@@ -147,22 +149,22 @@ def queue_among(queues: Sequence[MessageQueue], wanted: tuple[str, int]) -> Mess
         return found[0]
     there = ", ".join(f"{one.broker}:{one.id}" for one in queues)
     what = "several brokers have it" if found else "there is none"
-    raise Failure(
-        f"--queue {f'{broker}:' if broker else ''}{number}: {what}; write one of {there}", ASKED_WRONGLY
+    raise CommandFailure(
+        f"--queue {f'{broker}:' if broker else ''}{number}: {what}; write one of {there}", USAGE_ERROR
     )
 
 
 def body_of(word: str) -> bytes:
-    """Its bytes as they were typed, text or not."""
+    """Returns the bytes of the body as given, text or not."""
     if word != "-":
         return os.fsencode(word)
     if sys.stdin is None:
-        raise Failure("there is no stdin to read the body from", ASKED_WRONGLY)
+        raise CommandFailure("cannot read the body: stdin is closed", USAGE_ERROR)
     return sys.stdin.buffer.read()
 
 
 def fields(result: SendResult) -> dict[str, str | int]:
-    """In the order in which a person wants to read them; the receipt only when the broker gave one."""
+    """Returns the fields of a result in the order of printing; the receipt only if the broker sent one."""
     found: dict[str, str | int | None] = {
         "status": result.status.name,
         "msgId": result.message_id,
@@ -188,7 +190,7 @@ def line(result: SendResult) -> str:
 def pair(word: str) -> tuple[str, str]:
     name, equals, value = text(word).partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{word!r} must be NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {word!r}")
     return name, value
 
 

@@ -1,4 +1,4 @@
-"""`turbopump store`: check a store directory, make queues and index anew, look at its records, copy it."""
+"""`turbopump store`: verifies a store directory, rebuilds queues and index, copies it, dumps its records."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ import msgspec
 
 from turbopump.admin.render import json_text
 from turbopump.cli.arguments import add_action, count
-from turbopump.cli.failures import FAILED, Failure
+from turbopump.cli.failures import FAILED, CommandFailure
 from turbopump.cli.records import fields, line
 from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
@@ -24,15 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
         action = add_action(actions, name, summary, EXAMPLES[name])
-        action.add_argument("directory", metavar="DIR", help="the store directory, with commitlog/ in it")
+        action.add_argument("directory", metavar="DIR", help="store directory, with commitlog/ in it")
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "backup":
-            action.add_argument("target", metavar="TARGET", help="a directory that is empty or not there yet")
+            action.add_argument("target", metavar="TARGET", help="directory that is empty or does not exist")
         if name == "dump":
             action.add_argument("--topic", help="only records of this topic")
             action.add_argument("--queue", type=int, metavar="ID", help="only records of this queue")
             action.add_argument(
-                "--from", dest="begin", type=int, default=0, metavar="OFFSET", help="log offset"
+                "--from", dest="begin", type=int, default=0, metavar="OFFSET", help="begin at this log offset"
             )
             action.add_argument("-n", dest="limit", type=count, metavar="N", help="stop after N records")
 
@@ -43,36 +43,36 @@ def run(options: argparse.Namespace) -> int:
 
 
 def store_in(directory: str) -> str:
-    """The directory itself, or the store below a data directory of `turbopump up`."""
+    """Returns the store directory, or the store below a data directory of `turbopump up`."""
     for candidate in (directory, os.path.join(directory, "store")):
         if os.path.isdir(os.path.join(candidate, "commitlog")):
             return candidate
-    raise Failure(f"{directory}: not a store, there is no commitlog/ in it")
+    raise CommandFailure(f"{directory} must be a store directory, but has no commitlog/")
 
 
 def _verify(options: argparse.Namespace, directory: str) -> int:
-    report = run_steps(verify(directory), Bar(sys.stderr))
+    report = run_steps(verify(directory), ProgressBar(sys.stderr))
     _print(report, summary_of(report), options.json)
     return 0 if report.is_good else FAILED
 
 
 def _rebuild(options: argparse.Namespace, directory: str) -> int:
-    rebuilt = run_steps(rebuild(directory), Bar(sys.stderr))
-    text = f"{directory}: {rebuilt.queues} queues and the index made anew from {rebuilt.records} records"
+    rebuilt = run_steps(rebuild(directory), ProgressBar(sys.stderr))
+    text = f"{directory}: {rebuilt.queues} queues and the index rebuilt from {rebuilt.records} records"
     if rebuilt.unread_files:
-        text += f"; {rebuilt.unread_files} files behind log offset {rebuilt.log_end} could not be read"
+        text += f"; {rebuilt.unread_files} files behind log offset {rebuilt.log_end} are unreadable"
     if rebuilt.damaged_timers:
-        text += "; the files of timers were damaged and are gone: the next start makes them from the log"
+        text += "; damaged timer files were removed: the next start rebuilds them from the log"
     _print(rebuilt, text, options.json)
     return FAILED if rebuilt.unread_files else 0
 
 
 def _backup(options: argparse.Namespace, directory: str) -> int:
-    copied = run_steps(backup(directory, options.target), Bar(sys.stderr))
+    copied = run_steps(backup(directory, options.target), ProgressBar(sys.stderr))
     text = (
         f"{directory} copied to {options.target}: {copied.log_files} log files from offset "
         f"{copied.log_begin}, {copied.bytes >> 20} MiB written, and {copied.tables} tables. "
-        "To restore, start a broker on the copy; queues and index are made by its first start"
+        "To restore, start a broker on the copy; its first start builds queues and index"
     )
     _print(copied, text, options.json)
     return 0
@@ -101,14 +101,14 @@ ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
         "read every record and compare queues, index and timers with the log; changes nothing",
         _verify,
     ),
-    "rebuild": ("make consume queues and index anew from the commit log; wants a stopped broker", _rebuild),
+    "rebuild": ("rebuild consume queues and index from the commit log; the broker must be stopped", _rebuild),
     "backup": ("copy the store, also of a running broker, into a new directory", _backup),
     "dump": ("print the records of the commit log; changes nothing", _dump),
 }
 
 
-class Bar:
-    """A progress bar on a terminal; silent elsewhere."""
+class ProgressBar:
+    """A progress bar on a terminal; prints nothing elsewhere."""
 
     def __init__(self, to: TextIO | None) -> None:
         self._to = to if to is not None and to.isatty() else None
@@ -134,14 +134,14 @@ def summary_of(report: Report) -> str:
     lines = [
         f"{report.directory}: {report.records} records in {len(report.topics)} topics, "
         f"log offsets {report.log_begin} to {report.log_end}, "
-        + ("stopped in order" if report.is_clean else "in use or not stopped in order")
+        + ("cleanly stopped" if report.is_clean else "in use or not cleanly stopped")
     ]
     for name, topic in sorted(report.topics.items()):
         lines.append(f"  {name}: {topic.records} records, {topic.bytes} bytes, {len(topic.queues)} queues")
     lines += [f"note: {note.text}" for note in report.notes]
     lines += [f"PROBLEM: {problem.text}" for problem in report.problems]
     total = sum(report.counts[kind] for kind in {problem.kind for problem in report.problems})
-    verdict = f"{total} problems; `turbopump store rebuild` makes queues and index anew"
+    verdict = f"{total} problems; `turbopump store rebuild` rebuilds queues and index"
     lines.append("sound" if report.is_good else verdict)
     return "\n".join(lines)
 

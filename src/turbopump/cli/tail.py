@@ -1,5 +1,6 @@
-"""`turbopump tail`: the messages of a topic on the terminal, one line each, as they arrive; with `--to` also
-in a Parquet file, which is whole however the reading ends.
+"""`turbopump tail`: prints the messages of a topic as they arrive, one line each.
+
+With `--to` it also writes a Parquet file, which is complete however the command ends.
 """
 
 import argparse
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
-from turbopump.cli.ending import give_up_stdout, warn, when_nobody_reads
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
-from turbopump.cli.records import Show, Wanted, Where, show_format, show_json, show_line
+from turbopump.cli.exits import discard_stdout, on_closed_stdout, warn
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
+from turbopump.cli.records import Condition, Show, Wanted, show_format, show_json, show_line
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import choice
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from turbopump.pipelines.record_writer import RecordWriter
 
 TERMINAL_BODY_LIMIT = 1000
-"""Characters of a body on a terminal, which four megabytes would flood. Pipes and files get all of it."""
+"""Characters of a body on a terminal; pipes and files get the whole body."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,24 +44,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="start",
         default="last",
         metavar="WHERE",
-        help=f"first, last (default: only what is new), an offset, {WHEN}",
+        help=f"begin at: first, last (default: only new messages), an offset, {WHEN}",
     )
     option("-n", dest="limit", type=count, metavar="N", help="stop after N messages")
     option("--queue", action="append", type=count, metavar="ID", help="only this queue; may be repeated")
     option("--tag", action="append", default=[], help="only messages with this tag; may be repeated")
-    option("--sql", metavar="EXPR", help="only messages of which this SQL92 condition on properties is true")
+    option("--sql", metavar="EXPR", help="only messages for which this SQL92 condition on properties is true")
     option(
         "--where",
         metavar="EXPR",
-        help="the same, but decided here, for brokers without SQL filters; also on queue, offset, stored, "
+        help="as --sql, but evaluated here, for brokers without SQL filters; also on queue, offset, stored, "
         "born, size and body",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object per line")
+    form.add_argument("--json", action="store_true", help="print one JSON object per line")
     form.add_argument(
         "--format",
         metavar="TEXT",
-        help="a line of your own: '{time} {queue}:{offset} {properties[amount]} {body}'",
+        help="format of a line: '{time} {queue}:{offset} {properties[amount]} {body}'",
     )
     option(
         "--body-limit",
@@ -68,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"show at most N characters of a body; 0: all (default: {TERMINAL_BODY_LIMIT} on a terminal)",
     )
-    option("--to", metavar="FILE", help="also into this Parquet file, as `turbopump export` writes")
+    option("--to", metavar="FILE", help="also write this Parquet file, as `turbopump export` does")
     connect.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    check_topic(options.topic)  # a topic that cannot be would be waited for without end
+    check_topic(options.topic)  # an invalid topic would be waited for forever
     printer = Printer(shown_by(options), options.limit)
-    where = Where(options.where).predicate() if options.where is not None else None
+    where = Condition(options.where).predicate() if options.where is not None else None
     with kept(options.to, printer) if options.to else contextlib.nullcontext(printer.take) as take:
         if options.limit != 0:
             _until_enough(options, chosen(where, take) if where else take)
@@ -94,18 +95,18 @@ def shown_by(options: argparse.Namespace) -> Show:
 
 
 def chosen(where: Wanted, take: Take) -> Take:
-    """What is not wanted is passed over."""
+    """Yields the messages that match; skips the others."""
     return lambda record, queue: take(record, queue) if where(record) else True
 
 
 def _until_enough(options: argparse.Namespace, take: Take) -> None:
-    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):  # how one ends it
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):  # the normal end
         asyncio.run(_tail(options, take))
 
 
 @contextlib.contextmanager
 def kept(path: str, printer: "Printer") -> Iterator[Take]:
-    """Shown and written. What has come by then is in the file even when the reading fails."""
+    """Prints and writes messages. The file has all messages read so far, even if reading fails."""
     keeping = _keeping(path)
 
     def take(record: Record, queue: MessageQueue) -> bool:
@@ -129,7 +130,7 @@ def _keeping(path: str) -> "RecordWriter":
         from turbopump.pipelines.record_writer import RecordWriter
         from turbopump.pipelines.schema import schema_of
     except ModuleNotFoundError as error:
-        raise Failure(f"--to needs PyArrow: pip install 'turbopump[arrow]' ({error})") from None
+        raise CommandFailure(f"--to needs PyArrow: pip install 'turbopump[arrow]' ({error})") from None
     schema = schema_of()
     return RecordWriter(ParquetFile(path, schema), schema)
 
@@ -137,27 +138,27 @@ def _keeping(path: str) -> "RecordWriter":
 async def _tail(options: argparse.Namespace, take: Take) -> None:
     task = asyncio.current_task()
     assert task is not None
-    if options.to:  # as at Ctrl-C: `timeout 60 turbopump tail …` and what runs in the background end this way
+    if options.to:  # as Ctrl-C: `timeout 60 turbopump tail …` and background jobs end by SIGTERM
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    start = parse_start(options.start, SystemClock().now_ms())
+    start = parse_start_position(options.start, SystemClock().now_ms())
     tags = frozenset(options.tag)
     sql = wanted_by(options.sql, tags)
     queues = frozenset(options.queue or ())
     async with connect.connected(options.namesrv) as here:
-        when_nobody_reads(task.cancel)
+        on_closed_stdout(task.cancel)
         puller = Puller(here.client, here.routes)
         following = TopicReader(puller, here.routes, here.clock, options.topic, tags, notice, sql, queues)
         try:
             await following.run(start.of(puller), take)
         except NoSuchQueue as error:
-            raise Failure(f"--queue: {error}", ASKED_WRONGLY) from None
+            raise CommandFailure(f"--queue: {error}", USAGE_ERROR) from None
 
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
     try:
         expression, kind = choice(" || ".join(sorted(tags)), sql, None)
     except InvalidArgument as error:
-        raise Failure(str(error), ASKED_WRONGLY) from None
+        raise CommandFailure(str(error), USAGE_ERROR) from None
     return expression if kind == SQL92 else ""
 
 
@@ -166,8 +167,8 @@ def notice(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Where to begin in each queue: at an end of it, at an offset, or at a time."""
+class StartPosition:
+    """Position at which to begin in each queue: an end of it, an offset, or a time."""
 
     end: str = ""
     offset: int = 0
@@ -191,28 +192,30 @@ class Start:
         if self.offset > end:
             notice(f"--from {self.offset}: {where} ends at offset {end}, nothing is shown before")
         elif self.offset < first:
-            notice(f"--from {self.offset}: {where} begins at offset {first}, what was before is deleted")
+            notice(f"--from {self.offset}: {where} begins at offset {first}; older messages are deleted")
 
 
-def parse_start(text: str, now_ms: int) -> Start:
-    """A number is an offset, or milliseconds since 1970 where no queue is that long."""
+def parse_start_position(text: str, now_ms: int) -> StartPosition:
+    """Parses --from. A number is an offset, or milliseconds since 1970 if no queue is that long."""
     if text in ("first", "last"):
-        return Start(end=text)
+        return StartPosition(end=text)
     if text.isdecimal() and int(text) < MIN_MS:
-        return Start(offset=int(text))
-    return Start(time_ms=point_in_time(text, now_ms, "--from", "first, last or an offset"))
+        return StartPosition(offset=int(text))
+    return StartPosition(time_ms=point_in_time(text, now_ms, "--from", "first, last or an offset"))
 
 
 @dataclass
 class Printer:
+    """Prints messages until a limit or a closed stdout."""
+
     show: Show
     left: int | None
 
     def take(self, record: Record, queue: MessageQueue) -> bool:
         try:
             print(self.show(record), flush=True)
-        except BrokenPipeError:  # `turbopump tail | head` has seen enough
-            give_up_stdout()
+        except BrokenPipeError:  # the reader of stdout, as `head`, has closed it
+            discard_stdout()
             return False
         if self.left is not None:
             self.left -= 1

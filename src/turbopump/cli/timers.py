@@ -1,4 +1,4 @@
-"""`turbopump timers`: look at messages that wait for a time of their own, take one back."""
+"""`turbopump timers`: lists messages with a delivery time, and recalls one."""
 
 import argparse
 import asyncio
@@ -9,7 +9,7 @@ from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import CommandFailure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.timers import Timer
@@ -23,14 +23,14 @@ HEADINGS = ("#Due", "#Topic", "#Message ID", "#Tags", "#Body", "#Handle")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     shown = add_action(actions, "list", ACTIONS["list"][0], "turbopump timers list --topic orders")
-    shown.add_argument("--topic", metavar="TOPIC", help="only those that will be delivered there")
+    shown.add_argument("--topic", metavar="TOPIC", help="only messages for this topic")
     shown.add_argument(
         "-n",
         dest="limit",
         type=count,
         default=SHOWN,
         metavar="N",
-        help=f"at most N messages, the next first (default: {SHOWN})",
+        help=f"show at most N messages, the next first (default: {SHOWN})",
     )
     shown.add_argument("--json", action="store_true", help="print one JSON document")
     recall = add_action(actions, "recall", ACTIONS["recall"][0], "turbopump timers recall HANDLE")
@@ -51,13 +51,13 @@ async def _run(options: argparse.Namespace) -> int:
         try:
             return await action(options, admin)
         except NotFound as error:
-            raise Failure(str(error)) from None
+            raise CommandFailure(str(error)) from None
 
 
 async def _list(options: argparse.Namespace, admin: Admin) -> int:
     found = await admin.timers.pending(options.topic)
     shown = found[: options.limit]
-    cut = f"{len(shown)} of {len(found)} are shown: -n shows more" if len(found) > len(shown) else ""
+    cut = f"{len(shown)} of {len(found)} are shown; use -n for more" if len(found) > len(shown) else ""
     if options.json:
         listed = {"count": len(found), "timers": [timer_document(timer) for timer in shown]}
         print(json_text(listed | ({"cut": cut} if cut else {})))
@@ -90,6 +90,6 @@ def timer_document(timer: Timer) -> dict[str, object]:
 
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Admin], Awaitable[int]]]] = {
-    "list": ("messages that wait for a time of their own, the next first", _list),
-    "recall": ("take one of them back: nobody will get it", _recall),
+    "list": ("list messages with a delivery time, the next first", _list),
+    "recall": ("recall a message: it will not be delivered", _recall),
 }

@@ -1,8 +1,7 @@
-"""`turbopump trace`: the way of one message, as clients with `enable_trace` told it to the trace topic.
+"""`turbopump trace`: the path of one message, from the records of clients in the trace topic.
 
-What comes in: records of the trace topic that name the message. What goes out: who sent it, where it is
-stored, to which groups it was delivered, how long that took and how it ended. Nothing is guessed: what no
-client told is not shown.
+In: records of the trace topic about the message. Out: producer, storage, deliveries to groups, their times
+and results. Nothing is guessed: only what clients recorded is shown.
 """
 
 import argparse
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 from turbopump.admin.render import json_text
 from turbopump.cli import connect
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import CommandFailure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Trace, TraceOutcome, decode
@@ -20,12 +19,14 @@ from turbopump.protocol import names
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
 
-MOST_MESSAGES = 512  # of the trace topic, for one message
+MAX_MESSAGES = 512  # of the trace topic, per message
 INDENT = " " * 25
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("message_id", metavar="ID", help="the sender's id, as receipts and consumers show it")
+    parser.add_argument(
+        "message_id", metavar="ID", help="message id of the producer, as in receipts and consumers"
+    )
     parser.add_argument(
         "--topic", default=names.TRACE_TOPIC, metavar="TOPIC", help="trace topic (default: %(default)s)"
     )
@@ -39,23 +40,23 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     async with connect.administration(options.namesrv) as admin:
-        way = way_of(options.message_id, await told(admin, options.topic, options.message_id))
-    print(json_text(way.document()) if options.json else "\n".join(way.lines()))
+        path = path_of(options.message_id, await traced_records(admin, options.topic, options.message_id))
+    print(json_text(path.document()) if options.json else "\n".join(path.lines()))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A record, and the host that wrote it."""
+class TracedRecord:
+    """A trace record and the host that wrote it."""
 
     trace: Trace
     host: str
 
 
-async def told(admin: Admin, topic: str, message_id: str) -> list[Told]:
-    """Raises Failure when there is nothing."""
+async def traced_records(admin: Admin, topic: str, message_id: str) -> list[TracedRecord]:
+    """Returns the trace records of a message. Raises CommandFailure if there are none."""
     try:
-        messages = await admin.messages.by_key(topic, message_id, MOST_MESSAGES)
+        messages = await admin.messages.by_key(topic, message_id, MAX_MESSAGES)
     except (NotFound, TopicNotFound):
         messages = []
     found = []
@@ -65,25 +66,27 @@ async def told(admin: Admin, topic: str, message_id: str) -> list[Told]:
         except BrokenBody:
             continue
         host = message.born_host.rpartition(":")[0]
-        found += [Told(record, host) for record in records if record.message_id == message_id]
+        found += [TracedRecord(record, host) for record in records if record.message_id == message_id]
     if not found:
-        raise Failure(
-            f"no trace of {message_id} in {topic}: clients write one when they have enable_trace=True "
-            "(and a moment later), and brokers when they have traceOn=true"
+        raise CommandFailure(
+            f"no trace of {message_id} in {topic}: clients with enable_trace=True write one "
+            "after a short delay, and brokers with traceOn=true"
         )
     return found
 
 
-# --- the way ---------------------------------------------------------------------------------------------
+# --- the path ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class TracedDelivery:
+    """One delivery of the message to a group."""
+
     group: str | None
     host: str
     began_ms: int
     cost_ms: int | None
-    """None: its end was not told, or not yet."""
+    """None if the end is not recorded, or not yet."""
     is_success: bool
     outcome: str
     retry_times: int
@@ -91,21 +94,23 @@ class Delivery:
 
 
 @dataclass
-class Way:
+class MessagePath:
+    """Sends, deliveries and transaction ends of one message."""
+
     message_id: str
-    sends: list[Told] = field(default_factory=list)
-    deliveries: list[Delivery] = field(default_factory=list)
-    ends: list[Told] = field(default_factory=list)
-    """Of its transaction."""
+    sends: list[TracedRecord] = field(default_factory=list)
+    deliveries: list[TracedDelivery] = field(default_factory=list)
+    ends: list[TracedRecord] = field(default_factory=list)
+    """Ends of its transaction."""
 
     def lines(self) -> Iterator[str]:
-        """For a terminal."""
+        """Formats the path for a terminal."""
         yield printable(self._title())
         for one in self.sends:
             yield printable(f"{moment(one.trace.time_ms)}  {_sent(one)}")
             yield printable(f"{INDENT}stored at {one.trace.store_host} as {one.trace.offset_message_id}")
         if not self.sends:
-            yield f"{INDENT}(its producer told nothing)"
+            yield f"{INDENT}(no record of its producer)"
         for one in self.ends:
             check = ", asked by the broker" if one.trace.from_check else ""
             text = f"transaction {one.trace.state} by {one.trace.group} on {one.host}{check}"
@@ -113,7 +118,7 @@ class Way:
         for delivery in self.deliveries:
             yield printable(f"{moment(delivery.began_ms)}  {_delivered(delivery)}")
         if not self.deliveries:
-            yield f"{INDENT}(no consumer told of it)"
+            yield f"{INDENT}(no record of a consumer)"
 
     def _title(self) -> str:
         if not self.sends:
@@ -156,31 +161,31 @@ class Way:
         }
 
 
-def way_of(message_id: str, records: Iterable[Told]) -> Way:
-    """In the order of time. What comes before a delivery and after it belongs together by its request id."""
-    way = Way(message_id)
-    begins: dict[str | None, Told] = {}
-    results: dict[str | None, Told] = {}
+def path_of(message_id: str, records: Iterable[TracedRecord]) -> MessagePath:
+    """Builds the path, in order of time. Joins the records before and after a delivery by request id."""
+    path = MessagePath(message_id)
+    begins: dict[str | None, TracedRecord] = {}
+    results: dict[str | None, TracedRecord] = {}
     places = {BEFORE: begins, AFTER: results}
     for one in sorted(records, key=lambda one: one.trace.time_ms):
         if one.trace.type in places:
             places[one.trace.type][one.trace.request_id] = one
         elif one.trace.type == PUB:
-            way.sends.append(one)
+            path.sends.append(one)
         elif one.trace.type == END:
-            way.ends.append(one)
-    sent_ms = way.sends[0].trace.time_ms if way.sends else None
+            path.ends.append(one)
+    sent_ms = path.sends[0].trace.time_ms if path.sends else None
     for request_id in dict.fromkeys([*begins, *results]):
-        way.deliveries.append(_delivery(begins.get(request_id), results.get(request_id), sent_ms))
-    way.deliveries.sort(key=lambda one: one.began_ms)
-    return way
+        path.deliveries.append(_delivery(begins.get(request_id), results.get(request_id), sent_ms))
+    path.deliveries.sort(key=lambda one: one.began_ms)
+    return path
 
 
-def _delivery(begin: Told | None, result: Told | None, sent_ms: int | None) -> Delivery:
+def _delivery(begin: TracedRecord | None, result: TracedRecord | None, sent_ms: int | None) -> TracedDelivery:
     known = begin or result
     assert known is not None
     began_ms = known.trace.time_ms if begin else known.trace.time_ms - known.trace.cost_ms
-    return Delivery(
+    return TracedDelivery(
         group=known.trace.group,
         host=known.host,
         began_ms=began_ms,
@@ -196,13 +201,13 @@ def _word(outcome: int) -> str:
     return TraceOutcome(outcome).name if outcome in TraceOutcome._value2member_map_ else str(outcome)
 
 
-def _sent(one: Told) -> str:
+def _sent(one: TracedRecord) -> str:
     trace = one.trace
-    end = "" if trace.is_success else ", not as durable as asked"
+    end = "" if trace.is_success else ", not as durable as requested"
     return f"sent by {trace.group} on {one.host} in {trace.cost_ms} ms{end}"
 
 
-def _send_document(one: Told) -> dict[str, object]:
+def _send_document(one: TracedRecord) -> dict[str, object]:
     trace = one.trace
     return {
         "group": trace.group,
@@ -217,7 +222,7 @@ def _send_document(one: Told) -> dict[str, object]:
     }
 
 
-def _delivered(one: Delivery) -> str:
+def _delivered(one: TracedDelivery) -> str:
     times = f", retry {one.retry_times}" if one.retry_times else ""
     since = f", {one.after_send_ms} ms after the send" if one.after_send_ms is not None else ""
     if one.cost_ms is None:

@@ -1,6 +1,6 @@
-"""`turbopump transactions`: which are open or have expired, and asking producers about expired ones again.
+"""`turbopump transactions`: lists open and expired transactions, and checks expired ones again.
 
-Also the transactional ids under which Spark's sinks write each batch once.
+Also lists and forgets the transactional ids by which Spark's sinks write each batch exactly once.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
-from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.cli.failures import FAILED, USAGE_ERROR, CommandFailure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin
 from turbopump.client.admin.transactions import asked, group_of, topic_of
@@ -35,16 +35,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = add_action(
         actions, "list", "show open and expired transactions", "turbopump transactions list -n 20"
     )
-    shown.add_argument("-n", dest="limit", type=count, default=SHOWN, metavar="N", help="at most N of each")
+    shown.add_argument(
+        "-n", dest="limit", type=count, default=SHOWN, metavar="N", help="show at most N of each"
+    )
     shown.add_argument("--json", action="store_true", help="print one JSON document")
     resumed = add_action(
         actions,
         "resume",
-        "ask producers about expired transactions again",
+        "check expired transactions again with their producers",
         "turbopump transactions resume --all",
     )
     resumed.add_argument("--id", action="append", default=[], help="only this message; may be repeated")
-    resumed.add_argument("--all", action="store_true", help="every expired one that has not ended")
+    resumed.add_argument("--all", action="store_true", help="every expired transaction that has not ended")
     ids = add_action(
         actions,
         "ids",
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forgotten = add_action(
         actions, "forget", "remove a transactional id and its book", "turbopump transactions forget orders-v1"
     )
-    forgotten.add_argument("id", help="as `ids` shows it; a batch of it may be written again then")
+    forgotten.add_argument("id", help="id as shown by `ids`; its batches can be written again afterwards")
     for action in (shown, resumed, ids, forgotten):
         connect.add_argument(action)
 
@@ -77,7 +79,7 @@ async def carry_out(options: argparse.Namespace, admin: Admin) -> int:
     if options.action == "forget":
         return await _forget(options, admin)
     if bool(options.id) == options.all:
-        raise Failure("which ones? --id or --all", ASKED_WRONGLY)
+        raise CommandFailure("choose transactions: --id or --all", USAGE_ERROR)
     return await _resume(options, admin)
 
 
@@ -87,7 +89,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
         EXPIRED: await _some(admin.transactions.expired(), options.limit + 1),
     }
     cut = any(len(halves) > options.limit for halves in found.values())
-    words = f"{options.limit} are shown, there are more: -n shows more" if cut else ""
+    words = f"{options.limit} are shown, there are more; use -n for more" if cut else ""
     if options.json:
         shown = {
             state: [_document(half) for half in halves[: options.limit]] for state, halves in found.items()
@@ -120,9 +122,9 @@ async def _forget(options: argparse.Namespace, admin: Admin) -> int:
     try:
         brokers = await admin.transactions.forget(options.id)
     except Refused as refused:
-        raise Failure(f"{options.id} is not forgotten: {refused.remark}") from None
+        raise CommandFailure(f"cannot forget {options.id}: {refused.remark}") from None
     if not brokers:
-        raise Failure(f"no broker knows {options.id}: `turbopump transactions ids` shows all ids")
+        raise CommandFailure(f"no broker has the id {options.id}; `turbopump transactions ids` shows all ids")
     print(f"{options.id} forgotten by {brokers} brokers")
     return 0
 
@@ -150,7 +152,7 @@ def _document(half: MessageExt) -> dict[str, object]:
 
 
 async def _resume(options: argparse.Namespace, admin: Admin) -> int:
-    """Those that have ended, or are open, are told and left."""
+    """Resumes expired transactions; reports and skips those that are open or have ended."""
     wanted, failed = set(options.id), 0
     async for half in admin.transactions.expired():
         ids = {half.message_id, half.offset_message_id}

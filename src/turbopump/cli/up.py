@@ -1,6 +1,6 @@
 """`turbopump up`: name server and broker in one process, everything under one directory.
 
-Prints what a newcomer needs: addresses, where the data is, what an acknowledgement means, three lines to try.
+Prints addresses, the data directory, the meaning of an acknowledgement, and three commands to try.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from turbopump.broker.address import ANYWHERE
 from turbopump.broker.config import change
 from turbopump.broker.server import Broker
 from turbopump.broker.settings import variable
-from turbopump.cli import logs, serving
+from turbopump.cli import logs, server_start
 from turbopump.cli.broker import load, pages, start_broker
 from turbopump.cli.broker import ready_line as broker_ready_line
-from turbopump.cli.conf import ConfFile
+from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.namesrv import ready_line as namesrv_ready_line
 from turbopump.cli.namesrv import start_namesrv
-from turbopump.cli.process import serve
+from turbopump.cli.server_process import serve
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.remoting.http import name_server_pages
 
@@ -36,15 +36,17 @@ SERVERS = 3  # the name server, the broker and its fast port
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="DIR", help=f"where everything is kept (default: ./{DATA})")
+    parser.add_argument("--data", metavar="DIR", help=f"directory of all data (default: ./{DATA})")
     parser.add_argument(
-        "--namesrv-port", type=serving.port, default=9876, metavar="P", help="default: 9876; 0: any free"
+        "--namesrv-port", type=server_start.port, default=9876, metavar="P", help="default: 9876; 0: any free"
     )
-    parser.add_argument("--broker-port", type=serving.port, metavar="P", help="default: 10911; 0: any free")
+    parser.add_argument(
+        "--broker-port", type=server_start.port, metavar="P", help="default: 10911; 0: any free"
+    )
     parser.add_argument(
         "--host",
         metavar="H",
-        help=f"where to listen and what to tell clients (default: {HERE_ONLY}; 0.0.0.0: all addresses)",
+        help=f"address to listen on and to register (default: {HERE_ONLY}; 0.0.0.0: all addresses)",
     )
     parser.add_argument(
         "-c", "--configFile", metavar="FILE", help="broker configuration, Apache's broker.conf"
@@ -52,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="then show the whole: orders to a topic, on to a Delta table and back, on Spark",
+        help="run a demo on Spark: orders to a topic, to a Delta table and back",
     )
-    serving.add_argument(parser)
+    server_start.add_argument(parser)
     logs.add_argument(parser, "DIR/logs")
 
 
@@ -70,16 +72,18 @@ def run(options: argparse.Namespace) -> int:
     async def start(stack: contextlib.AsyncExitStack) -> None:
         servers = namesrv_config(host, options.namesrv_port, data)
         port = await start_namesrv(stack, servers, SERVERS)
-        address = serving.address(host, port)
+        address = server_start.address(host, port)
         broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
         for warning in (*dropped(file), *loaded.warnings, *(broker.warnings if options.host else ())):
-            log.warning(warning)  # that 127.0.0.1 is for this machine alone is no news to who chose nothing
-        known_as = serving.address(host_for_others(host, broker), port)
+            log.warning(
+                warning
+            )  # not if 127.0.0.1 is the default: then it is expected to be for this machine only
+        known_as = server_start.address(host_for_others(host, broker), port)
         served = {**pages(broker), **name_server_pages(lambda: known_as)}
         logging.getLogger("turbopump.namesrv").info(namesrv_ready_line(servers, port), extra=logs.PRINTED)
         logging.getLogger("turbopump.broker").info(broker_ready_line(broker), extra=logs.PRINTED)
-        http_port = await serving.start_pages(stack, served, host, options.http_port)
-        health = f"http://{serving.address(host, http_port)}/health" if http_port > 0 else ""
+        http_port = await server_start.start_pages(stack, served, host, options.http_port)
+        health = f"http://{server_start.address(host, http_port)}/health" if http_port > 0 else ""
         print(welcome(broker, known_as, data, health), flush=True)
         if options.demo:
             await start_demo(stack, address, data)
@@ -88,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def start_demo(stack: contextlib.AsyncExitStack, name_server: str, data: str) -> None:
-    """In a process of its own, which ends before the servers do: nothing heavy is imported here."""
+    """Starts the demo in its own process, which ends before the servers; imports nothing heavy here."""
     print(flush=True)
     command = [sys.executable, "-m", "turbopump.pipelines.demo", name_server, data]
     demo = await asyncio.create_subprocess_exec(*command, start_new_session=True)
@@ -104,7 +108,7 @@ async def start_demo(stack: contextlib.AsyncExitStack, name_server: str, data: s
 def flags_of(
     options: argparse.Namespace, data: str, in_file: set[str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Flags that were given, and this command's own defaults where file and environment are silent."""
+    """Returns the given flags, and defaults of this command for keys not in file and environment."""
     defaults = {
         "storePathRootDir": os.path.join(data, "store"),
         "bindAddress": HERE_ONLY,
@@ -123,9 +127,9 @@ def flags_of(
 
 
 def dropped(file: ConfFile) -> list[str]:
-    """What the file says and this command does not heed."""
+    """Returns warnings about settings of the file that have no effect with this command."""
     keys = file.keys()
-    unheeded = "namesrvAddr has no effect with `up`, which starts a name server of its own"
+    unheeded = "namesrvAddr has no effect with `up`, which starts its own name server"
     return [f"{file.path}: {unheeded}"] if "namesrvAddr" in keys else []
 
 
@@ -139,12 +143,12 @@ def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
 
 
 def host_for_others(host: str, broker: Broker) -> str:
-    """Where the name server is found: the broker of a machine knows how others call it."""
+    """Returns the host of the name server for others; the broker knows the address of the machine."""
     return broker.address.rpartition(":")[0] if host in ANYWHERE else host
 
 
 def command_line() -> str:
-    """How this very program is called again from another terminal."""
+    """Returns the command that runs this program in another terminal."""
     program = sys.argv[0]
     if program.endswith("__main__.py"):
         return f"{sys.executable} -m turbopump"
@@ -162,7 +166,7 @@ def welcome(broker: Broker, name_server: str, data: str, health: str) -> str:
         "store": "" if store == os.path.join(data, "store") else store,
         "acknowledged": broker.acknowledgement,
     }
-    told = "" if name_server == f"{HERE_ONLY}:9876" else f" --namesrv {name_server}"
+    namesrv_option = "" if name_server == f"{HERE_ONLY}:9876" else f" --namesrv {name_server}"
     command = command_line()
     return "\n".join(
         (
@@ -172,8 +176,8 @@ def welcome(broker: Broker, name_server: str, data: str, health: str) -> str:
             "",
             "To try it, in another terminal:",
             "",
-            f'  {command} send hello "Hello, RocketMQ"{told}',
-            f"  {command} tail hello --from first{told}",
+            f'  {command} send hello "Hello, RocketMQ"{namesrv_option}',
+            f"  {command} tail hello --from first{namesrv_option}",
             f"  export NAMESRV_ADDR={name_server}   # for mqadmin and every RocketMQ client: Java, Go, C++",
             "",
             "Ctrl-C stops it.",

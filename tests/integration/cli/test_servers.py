@@ -9,7 +9,7 @@ import pytest
 from tests.integration.cli.conftest import Home
 
 from turbopump.broker.address import LOOPBACK, primary_local_address
-from turbopump.cli.processes import running
+from turbopump.cli.running_servers import running
 
 Write = Callable[[str, str], str]
 

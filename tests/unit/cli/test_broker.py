@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from turbopump.cli.broker import load
-from turbopump.cli.conf import ConfFile
-from turbopump.cli.failures import Failure
+from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.failures import CommandFailure
 from turbopump.cli.mq import broker
 
 EXAMPLE = Path(__file__).parents[3] / "examples/broker.conf"
@@ -25,9 +25,9 @@ def test_the_flag_wins_over_the_file_and_the_environment(monkeypatch: pytest.Mon
 
 
 def test_a_mistake_in_a_file_is_blamed_on_the_file_and_one_in_a_flag_is_not() -> None:
-    with pytest.raises(Failure, match=r"^broker\.conf: line 1: listenPort"):
+    with pytest.raises(CommandFailure, match=r"^broker\.conf: line 1: listenPort"):
         load(ConfFile("broker.conf", b"listenPort = x\n"), {})
-    with pytest.raises(Failure, match=r"^flag for namesrvAddr"):
+    with pytest.raises(CommandFailure, match=r"^flag for namesrvAddr"):
         load(ConfFile("broker.conf", b""), {"namesrvAddr": "nowhere"})
 
 

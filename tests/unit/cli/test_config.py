@@ -52,7 +52,7 @@ def test_what_wins_over_the_file_is_named(
 ) -> None:
     monkeypatch.setenv("TURBOPUMP_FLUSH_DISK_TYPE", "SYNC_FLUSH")
     found = problems(b"flushDiskType=ASYNC_FLUSH", load_broker)
-    wins = "line 1: flushDiskType: the environment variable TURBOPUMP_FLUSH_DISK_TYPE wins over it"
+    wins = "line 1: flushDiskType: overridden by the environment variable TURBOPUMP_FLUSH_DISK_TYPE"
     assert found == [Problem("warning", wins)]
 
 
@@ -67,7 +67,7 @@ def test_a_name_server_has_its_own_keys(conf: Callable[[str], str]) -> None:
     text = b"listenPort=9876\nclusterTest=true\nbrokerName=a\nlistenPrt=1"
     assert [one.text for one in problems(text, load_namesrv)] == [
         "line 4: listenPrt: unknown key; did you mean listenPort?",
-        "line 2: clusterTest: no effect here",
+        "line 2: clusterTest: has no effect",
         "line 3: brokerName: unknown key, no effect",
     ]
 
@@ -103,7 +103,7 @@ def test_json_and_the_role_by_the_name_of_the_file(
     assert main(["config", "check", "--json", conf("clusterTest=true", "namesrv.conf")]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["role"] == "namesrv"
-    assert found["problems"] == [{"kind": "warning", "text": "line 1: clusterTest: no effect here"}]
+    assert found["problems"] == [{"kind": "warning", "text": "line 1: clusterTest: has no effect"}]
 
 
 def test_a_file_that_is_not_there_is_asked_wrongly(capsys: pytest.CaptureFixture[str]) -> None:

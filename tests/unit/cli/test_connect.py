@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from turbopump.cli.connect import advised
-from turbopump.cli.failures import Failure
+from turbopump.cli.connect import explaining_no_answer
+from turbopump.cli.failures import CommandFailure
 from turbopump.client.errors import NoNameServer, SendFailed, TopicUnknown, Try, Unreachable
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import NoPermission
@@ -26,7 +26,9 @@ def sent(failure: Exception) -> SendFailed:
     ],
 )
 def test_where_nobody_answers_a_line_says_what_to_do(error: OSError) -> None:
-    with pytest.raises(Failure, match=r"no answer from the name server 10\.0\.0\.1:9876.*turbopump up"):
+    with pytest.raises(
+        CommandFailure, match=r"no answer from the name server 10\.0\.0\.1:9876.*turbopump up"
+    ):
         fail_with(error)
 
 
@@ -46,7 +48,7 @@ def test_other_errors_are_not_taken_for_silence(error: OSError) -> None:
 
 
 def fail_with(error: OSError) -> None:
-    with advised(["10.0.0.1:9876"]):
+    with explaining_no_answer(["10.0.0.1:9876"]):
         raise error
 
 

@@ -11,7 +11,7 @@ from tests.unit.admin.steady import sent
 from tests.unit.client.listening import Reader, consumer
 
 from turbopump.cli import dlq
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import CommandFailure
 from turbopump.client.admin import NotFound
 from turbopump.client.admin.dead_letters import MADE_FROM, DeadLetters
 
@@ -23,7 +23,7 @@ async def run(town: Town, *words: str) -> int:
     dlq.add_arguments(parser)
     options = parser.parse_args(words)
     letters = DeadLetters(town.admin.messages, town.admin.routes, options.group)
-    return await dlq.ACTIONS[options.action][1](dlq.Desk(options, town.admin, letters))
+    return await dlq.ACTIONS[options.action][1](dlq.DeadLetterCommand(options, town.admin, letters))
 
 
 async def died(town: Town, *texts: bytes, **message: Any) -> None:
@@ -47,7 +47,7 @@ def test_letters_are_listed_and_the_list_says_when_it_is_cut(capsys: Capture) ->
             assert await run(town, "list", "readers", "-n", "2", "--json") == 0
             shown = json.loads(capsys.readouterr().out)
             assert [one["originTopic"] for one in shown["messages"]] == ["orders", "orders"]
-            assert shown["cut"] == "2 letters are shown, there are more: -n shows more"
+            assert shown["cut"] == "2 letters are shown, there are more; use -n for more"
             assert await run(town, "list", "readers", "-n", "3") == 0
             assert "cut" not in capsys.readouterr().out
 
@@ -154,7 +154,7 @@ def test_a_bounded_resend_goes_on_where_it_was_cut(capsys: Capture) -> None:
             await town.create_topic("orders", 1)
             await died(town, b"1", b"2", b"3")
             assert await run(town, "resend", "readers", "--all", "-n", "2") == 0
-            words = "2 letters were sent, there are more: the same command goes on with them"
+            words = "2 letters were sent, there are more; run the command again to continue"
             assert capsys.readouterr().out.endswith(f"(cut: {words})\n")
             assert await run(town, "resend", "readers", "--all", "-n", "2") == 0
             assert capsys.readouterr().out.endswith("1 resent, 2 already resent, 0 not sent\n")
@@ -165,7 +165,7 @@ def test_a_bounded_resend_goes_on_where_it_was_cut(capsys: Capture) -> None:
 def test_what_to_resend_must_be_said() -> None:
     async def scene() -> None:
         async with cluster() as town:
-            with pytest.raises(Failure, match="which letters"):
+            with pytest.raises(CommandFailure, match="choose letters"):
                 await run(town, "resend", "readers")
 
     virtual(scene())
@@ -184,7 +184,7 @@ def test_letters_are_exported_with_every_byte(capsys: Capture, tmp_path: Path) -
             assert await run(town, "export", "readers", "-n", "1") == 0
             printed = capsys.readouterr()
             assert json.loads(printed.out)["body"] == "text"
-            assert printed.err.endswith("(cut: there are more: -n takes more)\n")
+            assert printed.err.endswith("(cut: there are more; use -n for more)\n")
 
     virtual(scene())
 

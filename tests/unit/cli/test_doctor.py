@@ -3,7 +3,7 @@
 import pytest
 
 from turbopump.cli import doctor
-from turbopump.cli.doctor import FAIL, OK, WARN, BrokerAt, Finding
+from turbopump.cli.doctor import FAIL, OK, WARN, Diagnosis, KnownBroker
 from turbopump.client.message import MessageQueue
 from turbopump.client.routes import TopicRoute
 
@@ -17,7 +17,7 @@ WELL = {
 QUEUE = MessageQueue("t", "a", 0)
 
 
-def levels(found: list[Finding]) -> list[str]:
+def levels(found: list[Diagnosis]) -> list[str]:
     return [one.level for one in found]
 
 
@@ -30,7 +30,7 @@ def test_a_broker_that_is_well() -> None:
     [
         ({"commitLogDiskRatio": "0.8"}, WARN, "80% full"),
         ({"commitLogDiskRatio": "0.95"}, FAIL, "95% full"),
-        ({"storeTrouble": "no room"}, FAIL, "takes no messages: no room"),
+        ({"storeTrouble": "no room"}, FAIL, "accepts no messages: no room"),
         ({"runtime": "[ 1 days, 1 hours, 1 minutes, 0 seconds. ]"}, WARN, "by +60 s"),
         ({"runtime": "[ 1 days, 0 hours, 59 minutes, 0 seconds. ]"}, WARN, "by -60 s"),
     ],
@@ -71,7 +71,7 @@ def test_an_address_that_cannot_be_reached_says_where_it_comes_from(address: str
 
 
 def test_name_servers_must_know_the_same_brokers() -> None:
-    a, b = BrokerAt("a", 0, "10.0.0.1:10911"), BrokerAt("b", 0, "10.0.0.2:10911")
+    a, b = KnownBroker("a", 0, "10.0.0.1:10911"), KnownBroker("b", 0, "10.0.0.2:10911")
     assert list(doctor.judge_name_servers({"x:9876": {a, b}, "y:9876": {a, b}})) == []
     (missing,) = doctor.judge_name_servers({"x:9876": {a, b}, "y:9876": {a}})
     assert (missing.level, missing.subject) == (WARN, "name server y:9876")
@@ -92,5 +92,5 @@ def test_where_the_address_is_from() -> None:
 
 
 def test_the_last_line_counts() -> None:
-    assert doctor.summary([Finding(OK, "a", "b")]) == "everything is well"
-    assert doctor.summary([Finding(FAIL, "a", "b"), Finding(WARN, "a", "b")]) == "1 FAIL, 1 WARN"
+    assert doctor.summary([Diagnosis(OK, "a", "b")]) == "no problems found"
+    assert doctor.summary([Diagnosis(FAIL, "a", "b"), Diagnosis(WARN, "a", "b")]) == "1 FAIL, 1 WARN"

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from turbopump.cli.failures import Failure, explain
+from turbopump.cli.failures import CommandFailure, explain
 from turbopump.client.errors import InvalidArgument, SendFailed, TopicUnknown, Try
 from turbopump.protocol.errors import NoPermission, TopicNotFound
 from turbopump.runtime.disk import AlreadyLocked
@@ -29,7 +29,7 @@ def test_a_locked_store_says_who_holds_it() -> None:
 
 
 def test_a_failure_keeps_its_exit_status() -> None:
-    failure = explain(Failure("broker.conf line 3: no such key", 2))
+    failure = explain(CommandFailure("broker.conf line 3: no such key", 2))
     assert failure is not None
     assert failure.status == 2
 

@@ -12,7 +12,7 @@ def of(code: int = 0, **figures: str) -> health.Health:
 
 def test_a_broker_that_takes_no_messages_is_ill_and_the_line_says_why() -> None:
     found = of(brokerActive="false", storeTrouble="the broker's disk is full")
-    assert found.line() == "FAIL 10.0.0.5:10911 broker V5_5_0 takes no messages: the broker's disk is full"
+    assert found.line() == "FAIL 10.0.0.5:10911 broker V5_5_0 accepts no messages: the broker's disk is full"
 
 
 @pytest.mark.parametrize("figures", [{}, {"brokerActive": "true"}, {"brokerActive": "false"}])

@@ -3,7 +3,7 @@
 import pytest
 
 from turbopump.cli import mq
-from turbopump.cli.processes import plays
+from turbopump.cli.running_servers import plays
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_jvm_option_without_effect_is_named_and_the_address_is_taken(
     words = ["-Xms256m", "-Drocketmq.namesrv.addr=10.0.0.5:9876", PRODUCER]
     assert mq.run_class("tools.sh", words) == 0
     assert environ == {"NAMESRV_ADDR": "10.0.0.5:9876"}
-    assert capsys.readouterr().err == "tools.sh: there is no JVM, no effect: -Xms256m\n"
+    assert capsys.readouterr().err == "tools.sh: JVM options have no effect: -Xms256m\n"
 
 
 @pytest.mark.parametrize("words", [[], ["-Xms1g"], ["org.apache.rocketmq.proxy.ProxyStartup"]])

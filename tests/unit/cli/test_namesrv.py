@@ -1,12 +1,12 @@
 import pytest
 
-from turbopump.cli.conf import ConfFile
-from turbopump.cli.failures import Failure
+from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.failures import CommandFailure
 from turbopump.cli.namesrv import load
 
 
 def test_a_misspelt_key_is_refused_with_its_line_as_the_broker_does() -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandFailure) as caught:
         load(ConfFile("n.conf", b"\nlistenPrt=1\n"))
     assert str(caught.value) == "n.conf: line 2: listenPrt: unknown key; did you mean listenPort?"
     assert caught.value.status == 2

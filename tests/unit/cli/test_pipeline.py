@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from turbopump.cli import pipeline
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 
 FILE = 'job = "archive"\nfrom = "topic:A"\nto = "delta:lake"\nwhere = "tags = 1"\n[options]\ntags = "paid"\n'
 
 
-def told(*words):
+def parsed(*words):
     parser = argparse.ArgumentParser()
     pipeline.add_arguments(parser)
     return pipeline._told(parser.parse_args(words))
@@ -21,7 +21,7 @@ def told(*words):
 def test_a_file_is_run_with_flags_of_the_line_over_it(tmp_path):
     file = tmp_path / "job.toml"
     file.write_text(FILE)
-    name, given = told(
+    name, given = parsed(
         "run", str(file), "--to", "parquet:/files", "--option", "tags=sent", "--since", "1h", "--follow"
     )
     assert name == "archive"
@@ -35,23 +35,25 @@ def test_a_file_is_run_with_flags_of_the_line_over_it(tmp_path):
 def test_a_flag_of_another_job_is_refused(tmp_path):
     file = tmp_path / "job.toml"
     file.write_text(FILE)
-    with pytest.raises(ValueError, match="job archive has no --redrive: turbopump pipeline archive --help"):
-        told("run", str(file), "--redrive", "true")
+    with pytest.raises(
+        ValueError, match="job archive has no --redrive; see turbopump pipeline archive --help"
+    ):
+        parsed("run", str(file), "--redrive", "true")
 
 
 @pytest.mark.parametrize("text", ["no/such.toml"])
 def test_a_file_that_is_not_there_is_named(text):
     with pytest.raises(ValueError, match=r"no/such\.toml: No such file"):
-        told("run", text)
+        parsed("run", text)
 
 
 def test_wrong_arguments_do_not_start_spark(monkeypatch):
     monkeypatch.setattr(pipeline, "session", lambda *words: pytest.fail("Spark was started"))
     parser = argparse.ArgumentParser()
     pipeline.add_arguments(parser)
-    with pytest.raises(Failure, match="writes delta:DIR") as wrong:
+    with pytest.raises(CommandFailure, match="writes delta:DIR") as wrong:
         pipeline.run(parser.parse_args(["archive", "--from", "topic:A", "--to", "topic:B"]))
-    assert wrong.value.status == ASKED_WRONGLY
+    assert wrong.value.status == USAGE_ERROR
 
 
 PROGRAM = r"""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import CommandFailure
 from turbopump.cli.main import parser_of
 from turbopump.cli.send import messages_of, queue_among
 from turbopump.client.message import Message, MessageQueue
@@ -53,7 +53,7 @@ def test_a_time_of_delivery() -> None:
 
 @pytest.mark.parametrize("at", ["10m", "2023-11-14T22:13:20Z", "1700000000", "soon"])
 def test_a_time_that_has_passed_or_is_none_is_asked_wrongly(at: str) -> None:
-    with pytest.raises(Failure, match="--at") as caught:
+    with pytest.raises(CommandFailure, match="--at") as caught:
         messages("t", "x", "--at", at)
     assert caught.value.status == 2
 
@@ -71,7 +71,7 @@ def test_each_line_is_a_message_and_empty_lines_are_counted(capsys: pytest.Captu
         (("--delay", "soon"), "a duration must be written as"),
         (("--delay", "1m", "--at", "2030-01-01T00:00Z"), "not allowed with"),
         (("--by", "k", "--queue", "1"), "not allowed with"),
-        (("--queue", "x"), "is not a number from 0 on"),
+        (("--queue", "x"), "must be a number of 0 or more"),
         (("--fly",), "--fly"),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_one_line_that_names_the_right_help(
 def test_a_queue_is_named_by_its_number_and_its_broker_where_several_have_it() -> None:
     assert queue_among(QUEUES, ("b", 1)) == QUEUES[3]
     assert queue_among(QUEUES[:2], ("", 1)) == QUEUES[1]
-    with pytest.raises(Failure, match="several brokers have it; write one of a:0, a:1, b:0, b:1"):
+    with pytest.raises(CommandFailure, match="several brokers have it; write one of a:0, a:1, b:0, b:1"):
         queue_among(QUEUES, ("", 1))
-    with pytest.raises(Failure, match="there is none"):
+    with pytest.raises(CommandFailure, match="there is none"):
         queue_among(QUEUES, ("", 7))

@@ -3,8 +3,8 @@ from collections import Counter
 
 import pytest
 
-from turbopump.cli.failures import Failure
-from turbopump.cli.store import Bar, bar, store_in, summary_of
+from turbopump.cli.failures import CommandFailure
+from turbopump.cli.store import ProgressBar, bar, store_in, summary_of
 from turbopump.store.findings import Finding
 from turbopump.store.tools import Progress, Report, TopicCount
 
@@ -17,7 +17,7 @@ def test_the_bar_is_as_full_as_the_work_is_done() -> None:
 
 def test_no_bar_is_drawn_where_nobody_looks() -> None:
     log = io.StringIO()
-    Bar(log)(Progress(1, 1))
+    ProgressBar(log)(Progress(1, 1))
     assert log.getvalue() == ""
 
 
@@ -36,5 +36,5 @@ def test_all_problems_are_counted_though_few_are_shown() -> None:
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path: object) -> None:
-    with pytest.raises(Failure):
+    with pytest.raises(CommandFailure):
         store_in(str(tmp_path))

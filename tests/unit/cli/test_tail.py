@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.client.kit import record
 
-from turbopump.cli.failures import Failure
-from turbopump.cli.records import Where, line, show_format, show_json, show_line
-from turbopump.cli.tail import Printer, Start, kept, parse_start
+from turbopump.cli.failures import CommandFailure
+from turbopump.cli.records import Condition, line, show_format, show_json, show_line
+from turbopump.cli.tail import Printer, StartPosition, kept, parse_start_position
 from turbopump.client.message import MessageQueue
 
 NOW_MS = 1_700_000_000_000
@@ -21,25 +21,25 @@ QUEUE = MessageQueue("t", "a", 2)
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("first", Start(end="first")),
-        ("last", Start(end="last")),
-        ("0", Start(offset=0)),
-        ("1000", Start(offset=1000)),
-        ("90s", Start(time_ms=NOW_MS - 90_000)),
-        ("2d", Start(time_ms=NOW_MS - 172_800_000)),
-        ("1h30m", Start(time_ms=NOW_MS - 5_400_000)),
-        ("1700000000000", Start(time_ms=NOW_MS)),
-        ("2023-11-14T22:13:20+00:00", Start(time_ms=NOW_MS)),
+        ("first", StartPosition(end="first")),
+        ("last", StartPosition(end="last")),
+        ("0", StartPosition(offset=0)),
+        ("1000", StartPosition(offset=1000)),
+        ("90s", StartPosition(time_ms=NOW_MS - 90_000)),
+        ("2d", StartPosition(time_ms=NOW_MS - 172_800_000)),
+        ("1h30m", StartPosition(time_ms=NOW_MS - 5_400_000)),
+        ("1700000000000", StartPosition(time_ms=NOW_MS)),
+        ("2023-11-14T22:13:20+00:00", StartPosition(time_ms=NOW_MS)),
     ],
 )
-def test_a_start_is_an_end_an_offset_an_age_or_a_time(text: str, start: Start) -> None:
-    assert parse_start(text, NOW_MS) == start
+def test_a_start_is_an_end_an_offset_an_age_or_a_time(text: str, start: StartPosition) -> None:
+    assert parse_start_position(text, NOW_MS) == start
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-5", "5x", "m", "2023-99-99"])
 def test_any_other_start_is_asked_wrongly(text: str) -> None:
-    with pytest.raises(Failure) as caught:
-        parse_start(text, NOW_MS)
+    with pytest.raises(CommandFailure) as caught:
+        parse_start_position(text, NOW_MS)
     assert caught.value.status == 2
 
 
@@ -54,18 +54,18 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("berlin")
 def test_a_time_without_a_zone_is_local_and_the_zone_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse_start("2023-11-14T23:13:20", 0) == Start(time_ms=NOW_MS)
+    assert parse_start_position("2023-11-14T23:13:20", 0) == StartPosition(time_ms=NOW_MS)
     said = "turbopump: --from 2023-11-14T23:13:20 is local time: 2023-11-14T23:13:20+01:00\n"
     assert capsys.readouterr().err == said
-    assert parse_start("2023-11-14T22:13:20Z", 0) == Start(time_ms=NOW_MS)
-    assert parse_start("10m", NOW_MS) == Start(time_ms=NOW_MS - 600_000)
+    assert parse_start_position("2023-11-14T22:13:20Z", 0) == StartPosition(time_ms=NOW_MS)
+    assert parse_start_position("10m", NOW_MS) == StartPosition(time_ms=NOW_MS - 600_000)
     assert capsys.readouterr().err == ""
 
 
 def test_a_start_that_is_none_says_what_would_be_one() -> None:
-    told = r"--from must be .*10m, got 'yesterday'; it may also be first, last or an offset"
-    with pytest.raises(Failure, match=told):
-        parse_start("yesterday", NOW_MS)
+    expected = r"--from must be .*10m, got 'yesterday'; it may also be first, last or an offset"
+    with pytest.raises(CommandFailure, match=expected):
+        parse_start_position("yesterday", NOW_MS)
 
 
 def test_a_format_of_ones_own() -> None:
@@ -76,7 +76,7 @@ def test_a_format_of_ones_own() -> None:
 
 @pytest.mark.parametrize("text", ["{nothing}", "{body:>9}", "{body!r}", "{", "{body.__class__}", "{0}"])
 def test_a_format_with_an_unknown_field_is_asked_wrongly(text: str) -> None:
-    with pytest.raises(Failure, match="--format") as caught:
+    with pytest.raises(CommandFailure, match="--format") as caught:
         show_format(text, 0)
     assert caught.value.status == 2
 
@@ -94,12 +94,12 @@ def test_a_format_with_an_unknown_field_is_asked_wrongly(text: str) -> None:
     ],
 )
 def test_a_condition_is_decided_here(text: str, is_wanted: bool) -> None:
-    assert Where(text).predicate()(record(QUEUE, 17, NOW_MS, b"Hello", tags="x")) is is_wanted
+    assert Condition(text).predicate()(record(QUEUE, 17, NOW_MS, b"Hello", tags="x")) is is_wanted
 
 
 def test_a_condition_that_is_none_is_asked_wrongly() -> None:
-    with pytest.raises(Failure, match="--where") as caught:
-        Where("offset >").predicate()
+    with pytest.raises(CommandFailure, match="--where") as caught:
+        Condition("offset >").predicate()
     assert caught.value.status == 2
 
 

@@ -61,7 +61,7 @@ def test_what_waits_is_listed_the_next_first_until_it_came_or_was_recalled(capsy
             heading, row, cut = capsys.readouterr().out.splitlines()
             assert heading.startswith("#Due")
             assert all(f" {word} " in row for word in ("orders", "T", "second"))
-            assert "1 of 2 are shown: -n shows more" in cut
+            assert "1 of 2 are shown; use -n for more" in cut
 
     virtual(scene())
 

@@ -14,8 +14,8 @@ from tests.unit.client import listening
 from tests.unit.client.producing import producing
 
 from turbopump.cli import trace
-from turbopump.cli.failures import Failure
-from turbopump.cli.trace import Told, way_of
+from turbopump.cli.failures import CommandFailure
+from turbopump.cli.trace import TracedRecord, path_of
 from turbopump.client.message import Message
 from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Trace, TraceOutcome
 
@@ -30,7 +30,7 @@ SENT = Trace(
 )
 
 
-def delivery(number: int, after_ms: int, outcome: TraceOutcome, group: str = "billing") -> list[Told]:
+def delivery(number: int, after_ms: int, outcome: TraceOutcome, group: str = "billing") -> list[TracedRecord]:
     request_id = f"R{number}"
     is_success = outcome is TraceOutcome.SUCCESS
     before = Trace(
@@ -41,11 +41,11 @@ def delivery(number: int, after_ms: int, outcome: TraceOutcome, group: str = "bi
     )
     end_ms = NOW_MS + after_ms + 2
     after = Trace(AFTER, "ID", group, None, end_ms, 2, is_success, request_id=request_id, outcome=outcome)
-    return [Told(after, "c2"), Told(before, "c2")]
+    return [TracedRecord(after, "c2"), TracedRecord(before, "c2")]
 
 
-def shown(*records: Told) -> list[str]:
-    return [line[INDENT:] if number else line for number, line in enumerate(way_of("ID", records).lines())]
+def shown(*records: TracedRecord) -> list[str]:
+    return [line[INDENT:] if number else line for number, line in enumerate(path_of("ID", records).lines())]
 
 
 INDENT = len(trace.INDENT)
@@ -53,7 +53,7 @@ INDENT = len(trace.INDENT)
 
 def test_a_way_has_the_send_the_place_and_every_delivery() -> None:
     failed, done = delivery(0, 7, TraceOutcome.EXCEPTION), delivery(1, 10_007, TraceOutcome.SUCCESS)
-    assert shown(*done, *failed, Told(SENT, "c1")) == [
+    assert shown(*done, *failed, TracedRecord(SENT, "c1")) == [
         "ID topic=OrderTopic tag=paid keys=A-1 bytes=4",
         "sent by orders on c1 in 3 ms",
         "stored at b:10911 as OFF",
@@ -66,28 +66,28 @@ def test_what_nobody_told_is_said_and_not_guessed() -> None:
     (_, before) = delivery(0, 7, TraceOutcome.SUCCESS)
     assert shown(before) == [
         "ID",
-        "(its producer told nothing)",
+        "(no record of its producer)",
         "delivered to billing on c2, not finished",
     ]
-    assert shown(Told(SENT, "c1"))[-1] == "(no consumer told of it)"
+    assert shown(TracedRecord(SENT, "c1"))[-1] == "(no record of a consumer)"
 
 
 def test_a_record_without_time_or_group_takes_those_of_its_beginning() -> None:
     after, before = delivery(0, 7, TraceOutcome.SUCCESS)
-    cloud = Told(structs.replace(after.trace, time_ms=0, group=None), "c2")
-    (only,) = way_of("ID", [cloud, before]).deliveries
+    cloud = TracedRecord(structs.replace(after.trace, time_ms=0, group=None), "c2")
+    (only,) = path_of("ID", [cloud, before]).deliveries
     assert (only.group, only.began_ms, only.cost_ms) == ("billing", NOW_MS + 7, 2)
 
 
 def test_the_end_of_a_transaction_is_part_of_the_way() -> None:
     end = Trace(END, "ID", "orders", time_ms=NOW_MS + 5, state="COMMIT_MESSAGE", from_check=True)
     assert "transaction COMMIT_MESSAGE by orders on c1, asked by the broker" in shown(
-        Told(SENT, "c1"), Told(end, "c1")
+        TracedRecord(SENT, "c1"), TracedRecord(end, "c1")
     )
 
 
 def test_a_record_cannot_command_the_terminal() -> None:
-    (first, *_) = shown(Told(structs.replace(SENT, tags="\x1b[2J"), "c1"))
+    (first, *_) = shown(TracedRecord(structs.replace(SENT, tags="\x1b[2J"), "c1"))
     assert r"tag=\x1b[2J" in first
 
 
@@ -141,7 +141,7 @@ def test_no_trace_is_a_failure_with_a_word(monkeypatch: pytest.MonkeyPatch) -> N
     async def scene() -> None:
         async with a_town(monkeypatch):
             for topic in ("RMQ_SYS_TRACE_TOPIC", "nowhere"):
-                with pytest.raises(Failure, match="no trace of ID") as caught:
+                with pytest.raises(CommandFailure, match="no trace of ID") as caught:
                     await trace._run(Namespace(message_id="ID", topic=topic, json=False, namesrv=None))
                 assert caught.value.status == 1
 

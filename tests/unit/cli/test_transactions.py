@@ -9,7 +9,7 @@ import pytest
 
 from turbopump import Decision, Message
 from turbopump.cli import transactions
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import CommandFailure
 from turbopump.client.admin import Admin
 from turbopump.client.produce.ledger import Ledger
 from turbopump.testing import AsyncCluster
@@ -65,7 +65,7 @@ def test_transactional_ids_are_listed_and_forgotten(capsys: Capture) -> None:
             assert (book["id"], book["highest"]) == ("nightly", 4)
             assert await run(admin, "forget", "nightly") == 0
             assert capsys.readouterr().out == "nightly forgotten by 2 brokers\n"
-            with pytest.raises(Failure, match="no broker knows nightly"):
+            with pytest.raises(CommandFailure, match="no broker has the id nightly"):
                 await run(admin, "forget", "nightly")
 
     run_virtual(main())
@@ -110,7 +110,7 @@ def test_what_is_not_there_or_not_named_is_a_failure(capsys: Capture) -> None:
         assert await run(admin, "resume", "--id", "none") == 1
         assert capsys.readouterr().out == "none not resumed: no such expired transaction\n"
         for words in ([], ["--id", "x", "--all"]):
-            with pytest.raises(Failure, match="which ones"):
+            with pytest.raises(CommandFailure, match="choose transactions"):
                 await run(admin, "resume", *words)
 
     with_transactions(scene)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from turbopump.cli import serving
-from turbopump.cli.conf import ConfFile
+from turbopump.cli import server_start
+from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.main import command_named, main
 from turbopump.cli.up import dropped, flags_of, welcome
 
@@ -57,7 +57,7 @@ def test_what_is_no_port_is_refused_in_one_line(
     with pytest.raises(SystemExit) as caught:
         main(["up", flag, text])
     assert caught.value.code == 2
-    complaint = f"argument {flag}: {text} is not a port: a number from 0 to 65535"
+    complaint = f"argument {flag}: must be a port from 0 to 65535, got {text}"
     assert capsys.readouterr().err == f"turbopump up: {complaint}; see turbopump up --help\n"
 
 
@@ -66,7 +66,7 @@ def test_what_is_no_port_is_refused_in_one_line(
     [("0.0.0.0", "127.0.0.1:1"), ("", "127.0.0.1:1"), ("::", "[::1]:1"), ("fe80::1", "[fe80::1]:1")],
 )
 def test_a_server_on_all_addresses_is_reached_at_one_of_this_machine(host: str, address: str) -> None:
-    assert serving.address(host, 1) == address
+    assert server_start.address(host, 1) == address
 
 
 def shown(store: str) -> str:

@@ -1,7 +1,7 @@
-"""The life of a server process: descriptor limit, event loop, signals, orderly stop.
+"""Runs a server process: descriptor limit, event loop, signals, orderly stop.
 
-`serve` takes a function that starts servers and leaves their stops on a stack. It returns when one of SIGNALS
-has come and all of them have stopped, in reverse order. A second signal does not wait for them.
+`serve` takes a function that starts servers and pushes their stops on a stack. It returns after one of
+SIGNALS, when all servers have stopped, in reverse order. A second signal does not wait for them.
 """
 
 import asyncio
@@ -13,27 +13,28 @@ from collections.abc import Awaitable, Callable
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-GARBAGE_AFTER = 100_000  # allocations of containers that were not freed
+GARBAGE_AFTER = 100_000  # allocated and not freed containers between two garbage collections
 
-Start = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
+StartPosition = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
 
 
-def serve(start: Start) -> int:
+def serve(start: StartPosition) -> int:
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(start))
 
 
 def raise_descriptor_limit() -> None:
-    """A broker holds many queues and clients; the soft limit (1024 in most shells) is no one's wish."""
+    """Raises the soft limit of descriptors, 1024 in most shells: a broker has many queues and clients."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS calls the hard limit infinite and refuses it
+    with contextlib.suppress(ValueError, OSError):  # macOS reports an infinite hard limit and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def look_for_garbage_less_often() -> None:
-    """What started stays, and messages make no cycles: the usual 700 allocations between two looks cost a
-    message of 1 KiB a tenth of its time."""
+    """Makes garbage collection rare: with the usual 700 allocations it costs a tenth of a message of 1 KiB.
+
+    Objects of the start stay, and messages make no reference cycles."""
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER, 20, 100)
 
@@ -47,10 +48,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(start: Start) -> int:
+async def _serve(start: StartPosition) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
-    # A signal that our parent made us ignore, as nohup does with SIGHUP, stays ignored.
+    # A signal that the parent process set to ignore, as nohup does with SIGHUP, stays ignored.
     heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def stop() -> None:

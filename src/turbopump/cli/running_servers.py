@@ -1,6 +1,6 @@
-"""Which of our servers run on this machine: found by their command lines, so no pid file can be stale.
+"""Finds Turbopump's servers on this machine by their command lines, so that no pid file can be stale.
 
-Reads `/proc` where there is one, else asks `ps`. Only processes of the same user count.
+Reads `/proc` if it exists, else the output of `ps`. Only processes of the same user count.
 """
 
 import os
@@ -8,22 +8,22 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-# A role is played by these commands, and by these words after `turbopump` or `python -m turbopump`.
+# Commands of each role, and words after `turbopump` or `python -m turbopump`.
 PROGRAMS = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
 WORDS = {"broker": {"broker", "up"}, "namesrv": {"namesrv", "up"}}
-# Scripts that start what the Java class after them names.
+# Scripts that start the server of a Java class given as argument.
 SCRIPTS = {"runserver.sh", "runbroker.sh", "tools.sh"}
 CLASSES = {"broker": ".BrokerStartup", "namesrv": ".NamesrvStartup"}
 
 
 def running(role: str, proc: Path = Path("/proc")) -> list[int]:
-    """The process ids of servers that play the role, but not our own."""
+    """Returns the process ids of servers in this role, except this process."""
     processes = _from_proc(proc) if proc.is_dir() else _from_ps()
     return sorted(pid for pid, words in processes if pid != os.getpid() and plays(role, words))
 
 
 def plays(role: str, words: list[str]) -> bool:
-    """Is it one of ours: `python .../mqbroker -c x`, `python -m turbopump up`, `turbopump broker`?"""
+    """Tells whether a command line is a server: `python .../mqbroker -c x`, `turbopump broker` and so on."""
     if words and os.path.basename(words[0]).lower().startswith("python"):
         words = _without_interpreter(words)
     if not words:
@@ -36,7 +36,7 @@ def plays(role: str, words: list[str]) -> bool:
 
 
 def _without_interpreter(words: list[str]) -> list[str]:
-    """What follows `python` and its options: the script or module, then its arguments."""
+    """Returns what follows `python` and its options: the script or module, and its arguments."""
     position = 1
     while position < len(words) and words[position].startswith("-"):
         position += 2 if words[position] in ("-X", "-W") else 1
@@ -51,7 +51,7 @@ def _from_proc(proc: Path) -> Iterator[tuple[int, list[str]]]:
             if entry.stat().st_uid == os.getuid():
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
                 yield int(entry.name), words
-        except OSError:  # it ended while we looked
+        except OSError:  # it ended meanwhile
             continue
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turbopump.cli.ending import ended, is_unread, when_nobody_reads
-from turbopump.cli.failures import Failure
+from turbopump.cli.exits import exit_status, is_stdout_closed, on_closed_stdout
+from turbopump.cli.failures import CommandFailure
 
 
 @contextlib.contextmanager
@@ -38,45 +38,45 @@ def printing(status: int, is_at_once: bool) -> Callable[[], int]:
 
 def test_output_that_nobody_reads_is_no_failure_and_no_word(capfd: pytest.CaptureFixture[str]) -> None:
     with unread():
-        assert ended(printing(0, is_at_once=True), "turbopump") == 0
+        assert exit_status(printing(0, is_at_once=True), "turbopump") == 0
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_command_that_was_done_by_then_keeps_its_status(status: int) -> None:
     with unread():
-        assert ended(printing(status, is_at_once=False), "turbopump") == status
+        assert exit_status(printing(status, is_at_once=False), "turbopump") == status
 
 
 def test_a_pipe_without_a_reader_is_noticed() -> None:
     with unread():
-        assert is_unread()
+        assert is_stdout_closed()
 
 
 def test_another_broken_pipe_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    assert ended(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")), "turbopump") == 1
+    assert exit_status(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")), "turbopump") == 1
     assert capfd.readouterr().err == "turbopump: Broken pipe\n"
 
 
 def test_ctrl_c_is_130_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(raising(KeyboardInterrupt()), "turbopump") == 130
+    assert exit_status(raising(KeyboardInterrupt()), "turbopump") == 130
     assert capsys.readouterr().err == ""
 
 
 def test_a_failure_is_one_line_whatever_its_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(raising(Failure("a\nb", 2)), "mqbroker") == 2
+    assert exit_status(raising(CommandFailure("a\nb", 2)), "mqbroker") == 2
     assert capsys.readouterr().err == "mqbroker: a b\n"
 
 
 def test_a_fault_of_ours_keeps_its_traceback() -> None:
     with pytest.raises(KeyError):
-        ended(raising(KeyError("x")), "turbopump")
+        exit_status(raising(KeyError("x")), "turbopump")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
 def test_output_that_finds_no_room_is_a_failure_that_names_it(capfd: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
-        assert ended(printing(0, is_at_once=False), "turbopump") == 1
+        assert exit_status(printing(0, is_at_once=False), "turbopump") == 1
     assert capfd.readouterr().err == "turbopump: stdout: No space left on device\n"
 
 
@@ -88,13 +88,13 @@ def printing_help() -> int:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
 def test_so_it_is_of_what_argparse_prints(capfd: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
-        assert ended(printing_help, "turbopump") == 1
+        assert exit_status(printing_help, "turbopump") == 1
     assert capfd.readouterr().err == "turbopump: stdout: No space left on device\n"
 
 
 def test_argparse_leaves_as_it_does_when_nobody_reads_it(capfd: pytest.CaptureFixture[str]) -> None:
     with unread(), pytest.raises(SystemExit) as caught:
-        ended(printing_help, "turbopump")
+        exit_status(printing_help, "turbopump")
     assert (caught.value.code, capfd.readouterr().err) == (0, "")
 
 
@@ -102,7 +102,7 @@ def test_a_failure_without_a_stderr_is_not_told_on_stdout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    assert ended(raising(Failure("no", 2)), "turbopump") == 2
+    assert exit_status(raising(CommandFailure("no", 2)), "turbopump") == 2
     assert capsys.readouterr().out == ""
 
 
@@ -111,7 +111,7 @@ def is_ended() -> bool:
 
     async def run() -> bool:
         gone = asyncio.Event()
-        when_nobody_reads(gone.set)
+        on_closed_stdout(gone.set)
         await asyncio.sleep(0.05)
         return gone.is_set()
 

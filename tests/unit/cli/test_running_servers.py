@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from turbopump.cli import mq
-from turbopump.cli.processes import plays, running
+from turbopump.cli.running_servers import plays, running
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""What servers of both roles need around them: the proof that they serve, and pages over HTTP."""
+"""Start of servers: the check that they serve, errors about hosts, and pages over HTTP."""
 
 import argparse
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Mapping
 
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.protocol.addresses import MAX_PORT, join_address
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -25,31 +25,31 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         type=port,
         default=NO_PAGES,
         metavar="P",
-        help="serve GET /health and /rocketmq/nsaddr there (default: not served; 0: any free)",
+        help="port for GET /health and /rocketmq/nsaddr (default: none; 0: any free)",
     )
 
 
 def port(text: str) -> int:
-    """For argparse: a port to listen on, where 0 means any free one."""
+    """Reads a port to listen on, for argparse; 0 means any free port."""
     if not (text.isascii() and text.isdecimal()) or int(text) > MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is not a port: a number from 0 to {MAX_PORT}")
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to {MAX_PORT}, got {text}")
     return int(text)
 
 
-async def prove(host: str, port: int, code: RequestCode) -> None:
-    """A ready line is true only when a request has been answered: any answer will do."""
+async def check_serving(host: str, port: int, code: RequestCode) -> None:
+    """Checks that the server answers a request, before a ready line is printed; any answer is good."""
     client = Client(SystemNetwork(), SystemClock())
     try:
         await client.call(address(host, port), request(code), PROOF_TIMEOUT_S)
     except OSError as error:
-        raise Failure(f"started, but {address(host, port)} does not answer: {error}") from error
+        raise CommandFailure(f"started, but {address(host, port)} does not answer: {error}") from error
     finally:
         await client.close()
 
 
 @contextlib.asynccontextmanager
-async def hosts_told(*hosts: str) -> AsyncIterator[None]:
-    """Around a start that uses these: an error of the resolver does not say which of them is unknown."""
+async def unknown_hosts_named(*hosts: str) -> AsyncIterator[None]:
+    """Names the unknown host if a start fails: the resolver's error does not say which one it is."""
     try:
         yield
     except (socket.gaierror, UnicodeError):
@@ -62,20 +62,20 @@ async def _known(host: str) -> None:
     try:
         await SystemNetwork().resolve(host)
     except OSError as error:
-        raise Failure(f"the host {host} is not known: {error.strerror}") from None
+        raise CommandFailure(f"unknown host {host}: {error.strerror}") from None
     except UnicodeError:
-        raise Failure(f"the host {host!r} cannot be one", ASKED_WRONGLY) from None
+        raise CommandFailure(f"invalid host name {host!r}", USAGE_ERROR) from None
 
 
 def address(host: str, port: int) -> str:
-    """The address at which this machine reaches a server that listens on `host`."""
+    """Returns the address at which this machine reaches a server that listens on `host`."""
     return join_address(REACHABLE.get(host, host), port)
 
 
 async def start_pages(
     stack: contextlib.AsyncExitStack, pages: Mapping[str, Page], host: str, port: int
 ) -> int:
-    """Returns the port, or -1 when none was asked for. The stop is left on the stack."""
+    """Starts the pages, pushes their stop on the stack, returns the port; -1 if there is none."""
     if port == NO_PAGES:
         return NO_PAGES
     server = HttpServer(pages, SystemNetwork())

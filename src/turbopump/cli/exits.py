@@ -1,7 +1,7 @@
-"""How every command ends: an exit status, at most one line on stderr, and nothing left in stdout's buffer.
+"""The end of every command: an exit status, at most one line on stderr, and a flushed stdout.
 
-This is imported before the command is, and imports little: Ctrl-C during the rest of the imports ends it
-quietly too. What explains a failure is imported when there is one.
+This module is imported before the command and imports little, so that Ctrl-C during the other imports ends
+the command quietly too. The code that explains failures is imported when there is one.
 """
 
 import fcntl
@@ -12,34 +12,34 @@ import sys
 from collections.abc import Callable
 
 FAILED = 1
-ASKED_WRONGLY = 2
+USAGE_ERROR = 2
 INTERRUPTED = 130
 
 
-def ended(run: Callable[[], int], program: str) -> int:
-    """The exit status. A reader who has seen enough, as in `| head -1`, makes nothing a failure."""
+def exit_status(run: Callable[[], int], program: str) -> int:
+    """Runs a command and returns its exit status. A closed stdout, as in `| head -1`, is no failure."""
     status = 0
     leaving: SystemExit | None = None
     try:
         try:
             status = run()
-        except SystemExit as left:  # so does argparse, its help still in the buffer
+        except SystemExit as left:  # argparse exits so, with its help still in the buffer
             leaving = left
         flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError as error:
-        status = status if is_unread() else told(error, program)
+        status = status if is_stdout_closed() else report(error, program)
     except Exception as error:
-        status = told(error, program)
+        status = report(error, program)
     finally:
-        give_up_stdout_if_broken()
+        discard_stdout_if_broken()
     if leaving is not None and status == 0:
         raise leaving
     return status
 
 
-def told(error: Exception, program: str) -> int:
+def report(error: Exception, program: str) -> int:
     from turbopump.cli.failures import explain
 
     failure = explain(error)
@@ -50,7 +50,7 @@ def told(error: Exception, program: str) -> int:
 
 
 def warn(line: str) -> None:
-    """On stderr. Where there is none, as after `2>&-`, `print` would choose stdout."""
+    """Prints a line to stderr; nothing without one, as after `2>&-`, where `print` would use stdout."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
 
@@ -60,7 +60,7 @@ def one_line(text: str) -> str:
 
 
 def flush() -> None:
-    """Here, not when the interpreter ends: then nobody could explain why it failed."""
+    """Flushes stdout now: a failure at the end of the interpreter could not be explained."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -70,17 +70,17 @@ def flush() -> None:
         raise OSError(error.errno, error.strerror, "stdout") from None
 
 
-def is_unread() -> bool:
-    """Whether stdout is a pipe, or the like, whose other end is closed."""
+def is_stdout_closed() -> bool:
+    """Tells whether stdout is a pipe or socket whose other end is closed."""
     if sys.stdout is None:
         return False
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # errors are told unasked
+    poll.register(sys.stdout.fileno(), 0)  # errors are always reported
     return bool(poll.poll(0))
 
 
-def when_nobody_reads(end: Callable[[], object]) -> None:
-    """`turbopump tail t | head -1` ends with its first line, not when the next message cannot be shown."""
+def on_closed_stdout(end: Callable[[], object]) -> None:
+    """Calls a function when the reader of stdout closes it: `turbopump tail t | head -1` ends at once."""
     import asyncio
 
     if sys.stdout is None or not is_end_of_pipe(pipe := sys.stdout.fileno()):
@@ -91,22 +91,22 @@ def when_nobody_reads(end: Callable[[], object]) -> None:
         loop.remove_reader(pipe)
         end()
 
-    loop.add_reader(pipe, gone)  # our end has nothing to read; only that the other one is closed wakes it
+    loop.add_reader(pipe, gone)  # this end is never readable; only closing the other end wakes it
 
 
 def is_end_of_pipe(file: int) -> bool:
-    """Not so a FIFO that is open for both: what we wrote there ourselves can be read."""
+    """Tells whether stdout is the write end of a pipe; a FIFO open for both is not."""
     is_pipe = stat.S_ISFIFO(os.fstat(file).st_mode)
     return is_pipe and fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
 
 
-def give_up_stdout_if_broken() -> None:
-    """The interpreter would try it once more at its end, and complain on stderr."""
+def discard_stdout_if_broken() -> None:
+    """Discards a broken stdout; the interpreter would flush it again at its end and report an error."""
     try:
         flush()
     except OSError:
-        give_up_stdout()
+        discard_stdout()
 
 
-def give_up_stdout() -> None:
+def discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

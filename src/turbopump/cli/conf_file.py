@@ -1,10 +1,10 @@
-"""A configuration file as a command was given it: its text, and whom to blame for what is wrong in it."""
+"""A configuration file given to a command: its text, and error lines that name its place."""
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.protocol.conf import ConfigError, parse_properties
 
 
@@ -15,22 +15,22 @@ class ConfFile:
 
     @classmethod
     def read(cls, path: str | None) -> "ConfFile":
-        """No path: an empty file."""
+        """Reads the file; without a path, an empty one."""
         try:
             if path is None:
                 return cls(None, b"")
             with open(path, "rb") as file:
                 return cls(path, file.read())
         except OSError as error:
-            raise Failure(f"{path}: {error.strerror}", ASKED_WRONGLY) from None
+            raise CommandFailure(f"{path}: {error.strerror}", USAGE_ERROR) from None
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Turns what is wrong in the file, or in flags and environment, into a line for the terminal."""
+        """Turns an error in the file, in flags or in the environment into a line for the terminal."""
         try:
             yield
         except ConfigError as error:
-            raise Failure(f"{self.path}: {error}" if error.line else str(error), ASKED_WRONGLY) from None
+            raise CommandFailure(f"{self.path}: {error}" if error.line else str(error), USAGE_ERROR) from None
 
     def keys(self) -> set[str]:
         with self.blamed():
