@@ -1,7 +1,9 @@
 """A whole broker in memory, in virtual time, and short ways to ask it."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock
+from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.network import MemoryNetwork
 
 SMALL_STORE = StoreConfig(
@@ -147,3 +149,29 @@ async def running(
         with contextlib.suppress(PowerCut):  # a test that crashed the disk leaves nothing to stop
             await client.close()
             await broker.stop()
+
+
+def with_broker(scenario: Callable[[Desk], Coroutine[Any, Any, None]], **changes: Any) -> None:
+    """Runs a scenario beside a broker in memory, in virtual time."""
+
+    async def run() -> None:
+        async with running(**changes) as desk:
+            await scenario(desk)
+
+    run_virtual(run())
+
+
+def in_broker(**changes: Any) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Runs a test as `with_broker` does: its first argument is the desk, the others are fixtures."""
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            with_broker(lambda desk: test(desk, **fixtures), **changes)
+
+        signature = inspect.signature(test)
+        _, *others = signature.parameters.values()
+        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.kit import in_loop
 
 from turbopump.broker.acknowledgement import Acknowledgement, Safety, choose, promise
 from turbopump.protocol.codes import ResponseCode
@@ -137,16 +138,14 @@ def test_progress_waits_for_the_disk_under_every_rule(config: StoreConfig) -> No
     assert asyncio.run(acknowledgement.on_disk(101)) is False
 
 
-def test_a_cancelled_waiter_does_not_disturb_the_next_sync() -> None:
-    async def main() -> None:
-        syncs = PlayedSyncs()
-        acknowledgement = choose(DISK, "ASYNC_MASTER", syncs)
-        gone = asyncio.create_task(acknowledgement.safe(50))
-        stays = asyncio.create_task(acknowledgement.safe(50))
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.sleep(0)
-        syncs.end(Durability.DISK)
-        assert (await stays).durability == "disk"
-
-    asyncio.run(main())
+@in_loop
+async def test_a_cancelled_waiter_does_not_disturb_the_next_sync() -> None:
+    syncs = PlayedSyncs()
+    acknowledgement = choose(DISK, "ASYNC_MASTER", syncs)
+    gone = asyncio.create_task(acknowledgement.safe(50))
+    stays = asyncio.create_task(acknowledgement.safe(50))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.sleep(0)
+    syncs.end(Durability.DISK)
+    assert (await stays).durability == "disk"

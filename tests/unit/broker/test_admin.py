@@ -2,8 +2,8 @@ import json
 from typing import Any
 
 import msgspec
+from tests.kit import virtual
 from tests.unit.broker.kit import SMALL_STORE, Bench
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.admin.runtime import lasted, size
 from turbopump.broker.topics import Topic

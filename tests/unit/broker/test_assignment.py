@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 
 from turbopump.broker.groups.assignment import STRATEGIES, averagely, by_circle, readable_queues
 from turbopump.client.group import strategies
@@ -15,6 +16,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import InvalidParameter
 from turbopump.remoting.client import Client
+from turbopump.testing.loop import run_virtual
 
 GROUP = "readers"
 
@@ -46,57 +48,49 @@ async def assigned(town: Town, client_id: str, broker: int = 0, **fields: str) -
     return [f"{queue['brokerName']} {queue['queueId']}" for queue in queues if queue["topic"] == "orders"]
 
 
-def test_members_get_the_queues_of_all_brokers_whichever_broker_they_ask() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=2) as town:
-            await town.create_topic("orders", 2, broker=0)
-            await town.create_topic("orders", 2, broker=1)
-            other = Client(town.network, town.clock)
-            for broker in (0, 1):
-                await beat(town, broker, "one")
-                await beat(town, broker, "two", other)
-            for broker in (0, 1):
-                assert await assigned(town, "one", broker) == ["broker-a 0", "broker-a 1"]
-                assert await assigned(town, "two", broker) == ["broker-b 0", "broker-b 1"]
-            circle = await assigned(town, "two", strategyName="AVG_BY_CIRCLE")
-            assert circle == ["broker-a 1", "broker-b 1"]
-            everything = await assigned(town, "one", messageModel="BROADCASTING")
-            assert everything == ["broker-a 0", "broker-a 1", "broker-b 0", "broker-b 1"]
-            assert await assigned(town, "stranger") == []
-            await other.close()
-
-    virtual(scene())
+@virtual
+async def test_members_get_the_queues_of_all_brokers_whichever_broker_they_ask() -> None:
+    async with cluster(brokers=2) as town:
+        await town.create_topic("orders", 2, broker=0)
+        await town.create_topic("orders", 2, broker=1)
+        other = Client(town.network, town.clock)
+        for broker in (0, 1):
+            await beat(town, broker, "one")
+            await beat(town, broker, "two", other)
+        for broker in (0, 1):
+            assert await assigned(town, "one", broker) == ["broker-a 0", "broker-a 1"]
+            assert await assigned(town, "two", broker) == ["broker-b 0", "broker-b 1"]
+        circle = await assigned(town, "two", strategyName="AVG_BY_CIRCLE")
+        assert circle == ["broker-a 1", "broker-b 1"]
+        everything = await assigned(town, "one", messageModel="BROADCASTING")
+        assert everything == ["broker-a 0", "broker-a 1", "broker-b 0", "broker-b 1"]
+        assert await assigned(town, "stranger") == []
+        await other.close()
 
 
-def test_a_topic_that_nobody_knows_has_no_assignment_until_it_is_there() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await beat(town, 0, "one")
-            assert await assigned(town, "one") is None
-            await town.create_topic("orders", 1)
-            await town.clock.sleep(6)
-            assert await assigned(town, "one") == ["broker-a 0"]
-
-    virtual(scene())
+@virtual
+async def test_a_topic_that_nobody_knows_has_no_assignment_until_it_is_there() -> None:
+    async with cluster() as town:
+        await beat(town, 0, "one")
+        assert await assigned(town, "one") is None
+        await town.create_topic("orders", 1)
+        await town.clock.sleep(6)
+        assert await assigned(town, "one") == ["broker-a 0"]
 
 
-def test_while_the_name_server_is_away_the_last_known_queues_count() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            await beat(town, 0, "one")
-            assert await assigned(town, "one") == ["broker-a 0"]
-            await town.name_server.stop()
-            await town.clock.sleep(6)
-            assert await assigned(town, "one") == ["broker-a 0"]
-            body = bodies.QueryAssignmentRequestBody(
-                clientId="one", consumerGroup=GROUP, topic="other"
-            ).encode()
-            answer = await call(town, 0, RequestCode.QUERY_ASSIGNMENT, body)
-            assert answer.code == 1
-            assert "the queues of topic other cannot be known now" in str(answer.remark)
-
-    virtual(scene())
+@virtual
+async def test_while_the_name_server_is_away_the_last_known_queues_count() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        await beat(town, 0, "one")
+        assert await assigned(town, "one") == ["broker-a 0"]
+        await town.name_server.stop()
+        await town.clock.sleep(6)
+        assert await assigned(town, "one") == ["broker-a 0"]
+        body = bodies.QueryAssignmentRequestBody(clientId="one", consumerGroup=GROUP, topic="other").encode()
+        answer = await call(town, 0, RequestCode.QUERY_ASSIGNMENT, body)
+        assert answer.code == 1
+        assert "the queues of topic other cannot be known now" in str(answer.remark)
 
 
 def test_a_strategy_that_only_clients_know_is_refused_and_in_the_log(
@@ -113,7 +107,7 @@ def test_a_strategy_that_only_clients_know_is_refused_and_in_the_log(
             assert "strategy CONSISTENT_HASH is none of AVG and AVG_BY_CIRCLE" in str(answer.remark)
             assert "setClientRebalance(true)" in str(answer.remark)
 
-    virtual(scene())
+    run_virtual(scene())
     assert "Consumer one of group readers gets no queues of orders" in caplog.text
 
 
@@ -129,17 +123,17 @@ def test_a_strategy_that_only_clients_know_is_refused_and_in_the_log(
         ("%RETRY%readers", GROUP, "PULL", 16, "retry topic is not allowed to set mode"),
     ],
 )
-def test_a_group_can_only_be_set_to_pull(topic: str, group: str, mode: str, code: int, remark: str) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            await beat(town, 0, "one")
-            wanted = bodies.SetMessageRequestModeRequestBody(consumerGroup=group, mode=mode, topic=topic)
-            answer = await call(town, 0, RequestCode.SET_MESSAGE_REQUEST_MODE, wanted.encode())
-            assert answer.code == code
-            assert remark in (answer.remark or "")
-
-    virtual(scene())
+@virtual
+async def test_a_group_can_only_be_set_to_pull(
+    topic: str, group: str, mode: str, code: int, remark: str
+) -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        await beat(town, 0, "one")
+        wanted = bodies.SetMessageRequestModeRequestBody(consumerGroup=group, mode=mode, topic=topic)
+        answer = await call(town, 0, RequestCode.SET_MESSAGE_REQUEST_MODE, wanted.encode())
+        assert answer.code == code
+        assert remark in (answer.remark or "")
 
 
 def test_only_queues_that_can_be_read_are_divided() -> None:

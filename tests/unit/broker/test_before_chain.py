@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import letters, running
 from tests.unit.broker.sends import Bench, frame
 from tests.unit.remoting.kit import commands, connected, turn
@@ -115,40 +116,36 @@ def test_a_shortcut_around_the_links_is_found() -> None:
 
 
 @pytest.mark.parametrize("compiled", [None, twins()])
-def test_a_link_that_permits_is_asked_once_per_read_event_and_every_plain_send_is_stored(
+@virtual
+async def test_a_link_that_permits_is_asked_once_per_read_event_and_every_plain_send_is_stored(
     compiled: Twins | None,
 ) -> None:
-    async def main() -> None:
-        link = PermitAll()
-        bench = Bench(compiled, make_router=functools.partial(Router, before=[link]))
-        bench.router.serve_in_bulk(bench.many)
-        connection, transport = connected(bench.router.serve, shortcut=bench.router.shortcut)
-        for event in range(3):
-            connection.data_received(b"".join(send(PLAIN, 100 * event + number) for number in range(20)))
-        answers = commands(b"".join(transport.writes))
-        assert [answer.code for answer in answers] == [0] * 60
-        assert (link.asked, link.checked) == (3, 0)
-        connection.data_received(send(PLAIN, 1) + send(PLAIN, 2, i="DELAY\x013\x02UNIQ_KEY\x01A\x02"))
-        assert (link.asked, link.checked) == (4, 1)
-
-    run_virtual(main())
+    link = PermitAll()
+    bench = Bench(compiled, make_router=functools.partial(Router, before=[link]))
+    bench.router.serve_in_bulk(bench.many)
+    connection, transport = connected(bench.router.serve, shortcut=bench.router.shortcut)
+    for event in range(3):
+        connection.data_received(b"".join(send(PLAIN, 100 * event + number) for number in range(20)))
+    answers = commands(b"".join(transport.writes))
+    assert [answer.code for answer in answers] == [0] * 60
+    assert (link.asked, link.checked) == (3, 0)
+    connection.data_received(send(PLAIN, 1) + send(PLAIN, 2, i="DELAY\x013\x02UNIQ_KEY\x01A\x02"))
+    assert (link.asked, link.checked) == (4, 1)
 
 
-def test_a_broker_that_denies_all_refuses_every_request_code_on_both_ports() -> None:
-    async def main() -> None:
-        link = DenyAll()
-        async with running(before=[link]) as desk:
-            written = desk.store.log.end
-            for port in (desk.broker.port, desk.broker.port - 2):
-                for code in (*RequestCode, 99_999):
-                    answer = await desk.ask(code, letters("T") | {"topic": "T", "group": "G"}, b"", port)
-                    assert (answer.code, answer.remark) == (NO_PERMISSION, "nothing is permitted"), code
-            assert link.checked == 2 * (len(RequestCode) + 1)
-            for _ in range(3):
-                oneway = Command(PLAIN, ext={k: str(v) for k, v in letters("T").items()}, body=b"lost")
-                await desk.client.send_oneway(desk.address, oneway)
-            await turn(10)
-            assert link.checked == 2 * (len(RequestCode) + 1) + 3
-            assert desk.store.log.end == written
-
-    run_virtual(main())
+@virtual
+async def test_a_broker_that_denies_all_refuses_every_request_code_on_both_ports() -> None:
+    link = DenyAll()
+    async with running(before=[link]) as desk:
+        written = desk.store.log.end
+        for port in (desk.broker.port, desk.broker.port - 2):
+            for code in (*RequestCode, 99_999):
+                answer = await desk.ask(code, letters("T") | {"topic": "T", "group": "G"}, b"", port)
+                assert (answer.code, answer.remark) == (NO_PERMISSION, "nothing is permitted"), code
+        assert link.checked == 2 * (len(RequestCode) + 1)
+        for _ in range(3):
+            oneway = Command(PLAIN, ext={k: str(v) for k, v in letters("T").items()}, body=b"lost")
+            await desk.client.send_oneway(desk.address, oneway)
+        await turn(10)
+        assert link.checked == 2 * (len(RequestCode) + 1) + 3
+        assert desk.store.log.end == written

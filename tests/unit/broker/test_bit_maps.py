@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, running
 from tests.unit.broker.test_sql_pulls import beat, bodies, numbered
 from tests.unit.store.kit import HandClock, apache_store
@@ -16,7 +17,6 @@ from turbopump.broker.consume.filters import GroupFilters
 from turbopump.filter.sql import Predicate
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.store import Store
-from turbopump.testing.loop import run_virtual
 
 WITH_BITS = replace(
     CONFIG,
@@ -55,35 +55,31 @@ def test_the_same_messages_and_groups_give_the_same_files(name: str, tmp_path: P
     assert compared > 30
 
 
-def test_a_message_whose_bits_say_no_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with running(WITH_BITS) as desk:
-            await beat(desk, "a >= 90")
-            await asyncio.sleep(0.01)  # what comes in the same millisecond is not trusted
-            await numbered(desk, 100)
-            seen: list[bytes] = []
-            evaluate = Predicate.matches
-            monkeypatch.setattr(
-                Predicate, "matches", lambda self, message: seen.append(message) or evaluate(self, message)
-            )
-            answer = await desk.pull("T", 0, sysFlag=0, subVersion=1)
-            assert bodies(answer) == [b"%d" % number for number in range(90, 100)]
-            assert len(seen) == 10
-            seen.clear()
-            await beat(desk, "a >= 95", 2)  # bits of an earlier expression mean nothing for this one
-            answer = await desk.pull("T", 0, sysFlag=0, subVersion=2)
-            assert bodies(answer) == [b"%d" % number for number in range(95, 100)]
-            assert len(seen) == 100
-
-    run_virtual(scenario())
+@virtual
+async def test_a_message_whose_bits_say_no_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(WITH_BITS) as desk:
+        await beat(desk, "a >= 90")
+        await asyncio.sleep(0.01)  # what comes in the same millisecond is not trusted
+        await numbered(desk, 100)
+        seen: list[bytes] = []
+        evaluate = Predicate.matches
+        monkeypatch.setattr(
+            Predicate, "matches", lambda self, message: seen.append(message) or evaluate(self, message)
+        )
+        answer = await desk.pull("T", 0, sysFlag=0, subVersion=1)
+        assert bodies(answer) == [b"%d" % number for number in range(90, 100)]
+        assert len(seen) == 10
+        seen.clear()
+        await beat(desk, "a >= 95", 2)  # bits of an earlier expression mean nothing for this one
+        answer = await desk.pull("T", 0, sysFlag=0, subVersion=2)
+        assert bodies(answer) == [b"%d" % number for number in range(95, 100)]
+        assert len(seen) == 100
 
 
-def test_with_extension_files_everything_else_is_as_without() -> None:
-    async def scenario() -> None:
-        async with running(WITH_BITS) as desk:
-            await by_tags_and_delays(desk)
-
-    run_virtual(scenario())
+@virtual
+async def test_with_extension_files_everything_else_is_as_without() -> None:
+    async with running(WITH_BITS) as desk:
+        await by_tags_and_delays(desk)
 
 
 async def by_tags_and_delays(desk: Desk) -> None:

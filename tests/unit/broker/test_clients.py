@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.kit import Bench, Peer
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
 from turbopump.broker.groups.members import COMPARED_SUBSCRIPTIONS, ConsumerGroup

@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from tests.unit.broker.desk import Desk, records, running
-from tests.unit.broker.test_pull import with_broker
+from tests.kit import virtual
+from tests.unit.broker.desk import Desk, in_broker, records, running, with_broker
 
 from turbopump.broker.delay import levels
 from turbopump.broker.delay.levels import BATCH, TURN_BATCHES, DelayedMessages
@@ -70,18 +70,16 @@ def restarts(
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (2, 5), (3, 120), (4, 120), (99, 120)])
-def test_a_message_comes_when_its_time_has_come(level: int, seconds: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, level=level)
-        await asyncio.sleep(seconds - 0.02)
-        assert await arrived(desk) == []
-        await asyncio.sleep(0.02 + TICK_S)
-        (record,) = await arrived(desk)
-        waited = records(await desk.pull(SCHEDULE, 0, min(level, 3) - 1))[0]
-        due_ms = waited.store_timestamp + 1000 * seconds
-        assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
-
-    with_broker(scenario, message_delay_levels="1s 5s 2m")
+@in_broker(message_delay_levels="1s 5s 2m")
+async def test_a_message_comes_when_its_time_has_come(desk: Desk, level: int, seconds: int) -> None:
+    await send(desk, level=level)
+    await asyncio.sleep(seconds - 0.02)
+    assert await arrived(desk) == []
+    await asyncio.sleep(0.02 + TICK_S)
+    (record,) = await arrived(desk)
+    waited = records(await desk.pull(SCHEDULE, 0, min(level, 3) - 1))[0]
+    due_ms = waited.store_timestamp + 1000 * seconds
+    assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -106,46 +104,42 @@ def test_each_of_many_comes_in_time(flush: str) -> None:
     with_broker(scenario, flush_disk_type=flush)
 
 
-def test_a_waiting_pull_is_answered_by_a_message_that_falls_due() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk)
-        waiting = asyncio.create_task(desk.pull("T", 0, sysFlag=6, code=RequestCode.PULL_MESSAGE))
-        await asyncio.sleep(0.9)
-        assert not waiting.done()
-        await asyncio.sleep(0.1 + TICK_S)
-        assert [record.body for record in records(waiting.result())] == [b"later"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_waiting_pull_is_answered_by_a_message_that_falls_due(desk: Desk) -> None:
+    await send(desk)
+    waiting = asyncio.create_task(desk.pull("T", 0, sysFlag=6, code=RequestCode.PULL_MESSAGE))
+    await asyncio.sleep(0.9)
+    assert not waiting.done()
+    await asyncio.sleep(0.1 + TICK_S)
+    assert [record.body for record in records(waiting.result())] == [b"later"]
 
 
-def test_the_message_is_as_it_was_sent() -> None:
-    async def scenario(desk: Desk) -> None:
-        await desk.send(
-            "T", b"later", 2, f=7, j=3, pairs={"DELAY": "1", "TAGS": "A", "KEYS": "k1 k2", "own": "x"}
-        )
-        (waited,) = records(await desk.pull(SCHEDULE, 0, 0))
-        await asyncio.sleep(1 + TICK_S)
-        (record,) = await arrived(desk, "T", 2)
-        assert record.properties == waited.properties
-        for field in (
-            "body",
-            "flag",
-            "sys_flag",
-            "born_timestamp",
-            "born_host",
-            "store_host",
-            "reconsume_times",
-        ):
-            assert getattr(record, field) == getattr(waited, field)
-        assert (record.queue_id, record.reconsume_times) == (2, 3)
-        queue = desk.store.queues.queue("T", 2)
-        assert queue.entry(0) == (record.physical_offset, record.size, java_hash("A"))
-        by_key = await desk.ask(
-            12, {"topic": "T", "key": "k2", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
-        )
-        assert records(by_key) == [record]
-
-    with_broker(scenario)
+@in_broker()
+async def test_the_message_is_as_it_was_sent(desk: Desk) -> None:
+    await desk.send(
+        "T", b"later", 2, f=7, j=3, pairs={"DELAY": "1", "TAGS": "A", "KEYS": "k1 k2", "own": "x"}
+    )
+    (waited,) = records(await desk.pull(SCHEDULE, 0, 0))
+    await asyncio.sleep(1 + TICK_S)
+    (record,) = await arrived(desk, "T", 2)
+    assert record.properties == waited.properties
+    for field in (
+        "body",
+        "flag",
+        "sys_flag",
+        "born_timestamp",
+        "born_host",
+        "store_host",
+        "reconsume_times",
+    ):
+        assert getattr(record, field) == getattr(waited, field)
+    assert (record.queue_id, record.reconsume_times) == (2, 3)
+    queue = desk.store.queues.queue("T", 2)
+    assert queue.entry(0) == (record.physical_offset, record.size, java_hash("A"))
+    by_key = await desk.ask(
+        12, {"topic": "T", "key": "k2", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
+    )
+    assert records(by_key) == [record]
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -183,17 +177,15 @@ def test_a_round_of_retries_stores_what_apache_stored() -> None:
     with_broker(scenario)
 
 
-def test_a_copy_says_what_it_is_a_copy_of() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"0")
-        await send(desk, b"1")
-        await asyncio.sleep(1 + TICK_S)
-        waited = await arrived(desk, SCHEDULE)
-        assert [~record.prepared_transaction_offset for record in await arrived(desk)] == [
-            record.physical_offset for record in waited
-        ]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_copy_says_what_it_is_a_copy_of(desk: Desk) -> None:
+    await send(desk, b"0")
+    await send(desk, b"1")
+    await asyncio.sleep(1 + TICK_S)
+    waited = await arrived(desk, SCHEDULE)
+    assert [~record.prepared_transaction_offset for record in await arrived(desk)] == [
+        record.physical_offset for record in waited
+    ]
 
 
 # --- stops and crashes ---
@@ -331,24 +323,22 @@ def saved(desk: Desk) -> dict[str, Any]:
     return found
 
 
-def test_what_is_done_is_on_disk_within_ten_seconds() -> None:
-    async def scenario(desk: Desk) -> None:
-        await asyncio.sleep(3)
-        assert not desk.disk.exists("/store/config/delayOffset.json")  # there never was a delayed message
-        await send(desk)
-        await send(desk, level=3)
-        await asyncio.sleep(10.5)
-        file = saved(desk)
-        assert file["offsetTable"] == {"1": 1, "3": 0}
-        assert "waiting" not in file
-        await asyncio.sleep(10)
-        assert saved(desk)["offsetTable"] == {"1": 1, "3": 1}
-        wire = DelayOffsetSerializeWrapper.decode(desk.disk.read("/store/config/delayOffset.json"))
-        assert wire.offsetTable == {1: 1, 3: 1}
-        answer = await desk.ask(RequestCode.GET_ALL_DELAY_OFFSET)
-        assert DelayOffsetSerializeWrapper.decode(answer.body).offsetTable == {1: 1, 3: 1}
-
-    with_broker(scenario)
+@in_broker()
+async def test_what_is_done_is_on_disk_within_ten_seconds(desk: Desk) -> None:
+    await asyncio.sleep(3)
+    assert not desk.disk.exists("/store/config/delayOffset.json")  # there never was a delayed message
+    await send(desk)
+    await send(desk, level=3)
+    await asyncio.sleep(10.5)
+    file = saved(desk)
+    assert file["offsetTable"] == {"1": 1, "3": 0}
+    assert "waiting" not in file
+    await asyncio.sleep(10)
+    assert saved(desk)["offsetTable"] == {"1": 1, "3": 1}
+    wire = DelayOffsetSerializeWrapper.decode(desk.disk.read("/store/config/delayOffset.json"))
+    assert wire.offsetTable == {1: 1, 3: 1}
+    answer = await desk.ask(RequestCode.GET_ALL_DELAY_OFFSET)
+    assert DelayOffsetSerializeWrapper.decode(answer.body).offsetTable == {1: 1, 3: 1}
 
 
 @pytest.mark.parametrize(
@@ -473,56 +463,48 @@ def test_queues_made_anew_from_the_log_give_the_old_times() -> None:
 # --- trouble ---
 
 
-def test_nothing_is_lost_while_the_store_takes_nothing() -> None:
-    async def scenario(desk: Desk) -> None:
-        for number in range(3):
-            await send(desk, b"%d" % number, level=4)
-        desk.disk.used_ratio = 0.95
-        await asyncio.sleep(40)
-        assert await bodies(desk) == []
-        desk.disk.used_ratio = 0.5
-        await asyncio.sleep(10 + TICK_S)
-        assert await bodies(desk) == [b"0", b"1", b"2"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_nothing_is_lost_while_the_store_takes_nothing(desk: Desk) -> None:
+    for number in range(3):
+        await send(desk, b"%d" % number, level=4)
+    desk.disk.used_ratio = 0.95
+    await asyncio.sleep(40)
+    assert await bodies(desk) == []
+    desk.disk.used_ratio = 0.5
+    await asyncio.sleep(10 + TICK_S)
+    assert await bodies(desk) == [b"0", b"1", b"2"]
 
 
-def test_a_topic_with_fewer_queues_gets_what_was_meant_for_the_others() -> None:
-    async def scenario(desk: Desk) -> None:
-        answer = await desk.send("T", b"later", 3, pairs={"DELAY": "1"})
-        assert answer.code == ResponseCode.SUCCESS
-        fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
-        fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
-        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)).code == ResponseCode.SUCCESS
-        await asyncio.sleep(1 + TICK_S)
-        (record,) = await arrived(desk, "T", 1)
-        assert (record.body, record.property_map()["REAL_QID"]) == (b"later", "3")
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_topic_with_fewer_queues_gets_what_was_meant_for_the_others(desk: Desk) -> None:
+    answer = await desk.send("T", b"later", 3, pairs={"DELAY": "1"})
+    assert answer.code == ResponseCode.SUCCESS
+    fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
+    fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
+    assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)).code == ResponseCode.SUCCESS
+    await asyncio.sleep(1 + TICK_S)
+    (record,) = await arrived(desk, "T", 1)
+    assert (record.body, record.property_map()["REAL_QID"]) == (b"later", "3")
 
 
-def test_a_deleted_topic_is_not_brought_back() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, topic="Gone")
-        await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})
+@in_broker()
+async def test_a_deleted_topic_is_not_brought_back(desk: Desk) -> None:
+    await send(desk, topic="Gone")
+    await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})
+    await asyncio.sleep(2)
+    assert (await desk.pull("Gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@virtual
+async def test_the_state_of_the_broker_says_how_far_each_level_is() -> None:
+    async with running() as desk:
+        for level in (1, 1, 3):
+            await send(desk, level=level)
         await asyncio.sleep(2)
-        assert (await desk.pull("Gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
-
-    with_broker(scenario)
-
-
-def test_the_state_of_the_broker_says_how_far_each_level_is() -> None:
-    async def main() -> None:
-        async with running() as desk:
-            for level in (1, 1, 3):
-                await send(desk, level=level)
-            await asyncio.sleep(2)
-            answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-            table = KVTable.decode(answer.body).table
-            found = {key: text for key, text in table.items() if key.startswith("scheduleMessageOffset")}
-            assert found == {"scheduleMessageOffset_1": "2,2", "scheduleMessageOffset_3": "0,1"}
-
-    run_virtual(main())
+        answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = KVTable.decode(answer.body).table
+        found = {key: text for key, text in table.items() if key.startswith("scheduleMessageOffset")}
+        assert found == {"scheduleMessageOffset_1": "2,2", "scheduleMessageOffset_3": "0,1"}
 
 
 def as_waiting(desk: Desk, model: Record, properties: bytes) -> Draft:
@@ -590,17 +572,15 @@ def test_many_that_are_due_leave_others_their_turn() -> None:
     restarts(before, after, pause_s=10)
 
 
-def test_the_clock_set_forward_makes_them_due_within_a_second() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, level=18)
-        await asyncio.sleep(1)
-        clock = desk.disk.clock
-        assert isinstance(clock, VirtualClock)
-        clock._start_ms += 7_200_000
-        await asyncio.sleep(1 + TICK_S)
-        assert await bodies(desk) == [b"later"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_the_clock_set_forward_makes_them_due_within_a_second(desk: Desk) -> None:
+    await send(desk, level=18)
+    await asyncio.sleep(1)
+    clock = desk.disk.clock
+    assert isinstance(clock, VirtualClock)
+    clock._start_ms += 7_200_000
+    await asyncio.sleep(1 + TICK_S)
+    assert await bodies(desk) == [b"later"]
 
 
 def test_messages_that_are_not_in_memory_keep_nobody_waiting() -> None:
@@ -631,18 +611,18 @@ async def bodies_in_memory(desk: Desk) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("first", "waiting"), [(51, "[]"), (0, "[0,30,51]"), (0, "[]")])
-def test_what_is_written_down_says_nothing_about_later_messages(first: int, waiting: str) -> None:
+@in_broker()
+async def test_what_is_written_down_says_nothing_about_later_messages(
+    desk: Desk, first: int, waiting: str
+) -> None:
     """A crash may cost the empty queue of messages that retention deleted: the next ones begin at 0 again."""
 
-    async def scenario(desk: Desk) -> None:
-        await desk.send("T")
-        log_end = desk.store.log.end
-        for _ in range(3):
-            await send(desk, level=3)
-        delays = DelayedMessages(desk.store, None, MagicMock(), *[None] * 3)  # type: ignore[arg-type]
-        text = f'{{"offsetTable":{{"3":{first}}},"logOffset":{log_end},"waiting":{{"3":{waiting}}}}}'
-        delays.load(text.encode())
-        delays.open()
-        assert delays.progress() == {3: (0, 3)}
-
-    with_broker(scenario)
+    await desk.send("T")
+    log_end = desk.store.log.end
+    for _ in range(3):
+        await send(desk, level=3)
+    delays = DelayedMessages(desk.store, None, MagicMock(), *[None] * 3)  # type: ignore[arg-type]
+    text = f'{{"offsetTable":{{"3":{first}}},"logOffset":{log_end},"waiting":{{"3":{waiting}}}}}'
+    delays.load(text.encode())
+    delays.open()
+    assert delays.progress() == {3: (0, 3)}

@@ -5,9 +5,8 @@ import logging
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import Desk
+from tests.unit.broker.desk import Desk, in_broker, with_broker
 from tests.unit.broker.test_delay import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
-from tests.unit.broker.test_pull import with_broker
 
 from turbopump.broker.delay.levels import BATCH, LOST_LINES, REWRITING_PAUSE_S
 from turbopump.protocol.codes import ResponseCode
@@ -35,28 +34,26 @@ async def delete_files(desk: Desk, until: int) -> int:
     return desk.store.log.min_offset
 
 
-def test_what_waits_is_written_anew_and_keeps_its_time() -> None:
-    async def scenario(desk: Desk) -> None:
-        for number in range(5):
-            await send(desk, b"%d" % number, level=3, TAGS="A")
-        due = [record.store_timestamp + 600_000 for record in await arrived(desk, SCHEDULE, 2)]
-        await fill(desk)
-        assert await delete_files(desk, 16_384) >= 16_384
-        await asyncio.sleep(1)
-        queue = desk.store.queues.queue(SCHEDULE, 2)
-        assert (queue.min_offset, queue.max_offset) == (5, 10)
-        assert [(queue.entry(offset) or ())[2] for offset in range(5, 10)] == due
-        await asyncio.sleep((due[0] - desk.disk.clock.now_ms()) / 1000 - 0.02)
-        assert await bodies(desk) == []
-        await asyncio.sleep(0.02 + TICK_S)
-        found = await arrived(desk)
-        assert [record.body for record in found] == [b"0", b"1", b"2", b"3", b"4"]
-        for record, due_ms in zip(found, due, strict=True):
-            assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
-            assert DELIVER_AT not in record.property_map()
-            assert record.property_map()["DELAY"] == "3"
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_what_waits_is_written_anew_and_keeps_its_time(desk: Desk) -> None:
+    for number in range(5):
+        await send(desk, b"%d" % number, level=3, TAGS="A")
+    due = [record.store_timestamp + 600_000 for record in await arrived(desk, SCHEDULE, 2)]
+    await fill(desk)
+    assert await delete_files(desk, 16_384) >= 16_384
+    await asyncio.sleep(1)
+    queue = desk.store.queues.queue(SCHEDULE, 2)
+    assert (queue.min_offset, queue.max_offset) == (5, 10)
+    assert [(queue.entry(offset) or ())[2] for offset in range(5, 10)] == due
+    await asyncio.sleep((due[0] - desk.disk.clock.now_ms()) / 1000 - 0.02)
+    assert await bodies(desk) == []
+    await asyncio.sleep(0.02 + TICK_S)
+    found = await arrived(desk)
+    assert [record.body for record in found] == [b"0", b"1", b"2", b"3", b"4"]
+    for record, due_ms in zip(found, due, strict=True):
+        assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
+        assert DELIVER_AT not in record.property_map()
+        assert record.property_map()["DELAY"] == "3"
 
 
 @pytest.mark.parametrize("end", [None, Survival.KEPT, Survival.LOST, Survival.RANDOM])
@@ -104,20 +101,18 @@ def test_queues_made_anew_know_the_time_of_what_was_written_anew() -> None:
     restarts(before, after, **SMALL)
 
 
-def test_a_message_is_written_anew_as_often_as_needed() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"old", level=3, KEYS="k")
-        for _ in range(4):
-            await fill(desk)
-            end = desk.store.log.end - desk.store.log.end % 16_384
-            assert await delete_files(desk, end) == end
-        (waiting,) = [record for record in await waiting_now(desk) if record.body == b"old"]
-        assert waiting.property_map()["KEYS"] == "k"
-        assert waiting.properties.count(DELIVER_AT.encode()) == 1
-        await asyncio.sleep(600)
-        assert await bodies(desk) == [b"old"]
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_a_message_is_written_anew_as_often_as_needed(desk: Desk) -> None:
+    await send(desk, b"old", level=3, KEYS="k")
+    for _ in range(4):
+        await fill(desk)
+        end = desk.store.log.end - desk.store.log.end % 16_384
+        assert await delete_files(desk, end) == end
+    (waiting,) = [record for record in await waiting_now(desk) if record.body == b"old"]
+    assert waiting.property_map()["KEYS"] == "k"
+    assert waiting.properties.count(DELIVER_AT.encode()) == 1
+    await asyncio.sleep(600)
+    assert await bodies(desk) == [b"old"]
 
 
 def test_what_cannot_be_read_is_named_and_hides_nothing_behind_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,32 +138,28 @@ def test_what_cannot_be_read_is_named_and_hides_nothing_behind_it(caplog: pytest
     with_broker(scenario, **SMALL)
 
 
-def test_a_message_whose_properties_are_full_is_written_anew_too() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"old", level=3, P="x" * 32_500)  # and what the broker adds
-        (waiting,) = await waiting_now(desk)
-        room = 32_767 - len(waiting.properties)
-        await send(desk, b"full", level=3, P="x" * (32_500 + room))
-        await fill(desk, 16)
-        assert await delete_files(desk, 3 * 65_536) >= 3 * 65_536
-        await asyncio.sleep(600)
-        assert await bodies(desk) == [b"old", b"full"]
-
-    with_broker(scenario, commit_log_file_size=65_536, message_delay_levels="1s 30s 10m")
+@in_broker(commit_log_file_size=65_536, message_delay_levels="1s 30s 10m")
+async def test_a_message_whose_properties_are_full_is_written_anew_too(desk: Desk) -> None:
+    await send(desk, b"old", level=3, P="x" * 32_500)  # and what the broker adds
+    (waiting,) = await waiting_now(desk)
+    room = 32_767 - len(waiting.properties)
+    await send(desk, b"full", level=3, P="x" * (32_500 + room))
+    await fill(desk, 16)
+    assert await delete_files(desk, 3 * 65_536) >= 3 * 65_536
+    await asyncio.sleep(600)
+    assert await bodies(desk) == [b"old", b"full"]
 
 
-def test_a_sender_does_not_give_himself_a_time() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"old", level=3, **{DELIVER_AT: "1", f"MY_{DELIVER_AT}": "2"})
-        (waiting,) = await waiting_now(desk)
-        assert DELIVER_AT not in waiting.property_map()
-        due_ms = waiting.store_timestamp + 600_000
-        await fill(desk)
-        assert await delete_files(desk, 16_384) >= 16_384
-        (waiting,) = await waiting_now(desk)
-        assert waiting.property_map()[DELIVER_AT] == str(due_ms)
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_a_sender_does_not_give_himself_a_time(desk: Desk) -> None:
+    await send(desk, b"old", level=3, **{DELIVER_AT: "1", f"MY_{DELIVER_AT}": "2"})
+    (waiting,) = await waiting_now(desk)
+    assert DELIVER_AT not in waiting.property_map()
+    due_ms = waiting.store_timestamp + 600_000
+    await fill(desk)
+    assert await delete_files(desk, 16_384) >= 16_384
+    (waiting,) = await waiting_now(desk)
+    assert waiting.property_map()[DELIVER_AT] == str(due_ms)
 
 
 async def waiting_now(desk: Desk) -> list[Any]:
@@ -180,68 +171,60 @@ async def waiting_now(desk: Desk) -> list[Any]:
     return [record for record in found if record is not None]
 
 
-def test_a_full_disk_does_not_keep_it_from_being_written_anew() -> None:
+@in_broker(**SMALL)
+async def test_a_full_disk_does_not_keep_it_from_being_written_anew(desk: Desk) -> None:
     """Otherwise the disk would stay full: nothing is written because no file goes, and none can go."""
 
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"old", level=3)
-        await fill(desk)
-        desk.disk.used_ratio = 0.95
-        await desk.store.retention.round(may_delete=False)
-        assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert await desk.store.retention.round() > 0
-        assert desk.store.log.min_offset >= 16_384
-        assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        desk.disk.used_ratio = 0.5
-        await asyncio.sleep(610)
-        assert await bodies(desk) == [b"old"]
-
-    with_broker(scenario, **SMALL)
+    await send(desk, b"old", level=3)
+    await fill(desk)
+    desk.disk.used_ratio = 0.95
+    await desk.store.retention.round(may_delete=False)
+    assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert await desk.store.retention.round() > 0
+    assert desk.store.log.min_offset >= 16_384
+    assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    desk.disk.used_ratio = 0.5
+    await asyncio.sleep(610)
+    assert await bodies(desk) == [b"old"]
 
 
-def test_the_file_stays_when_what_waits_in_it_cannot_be_written_anew() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"old", level=3)
-        await fill(desk)
-        desk.disk.used_ratio = 0.88
-        desk.disk.sync_failure = 1.0
-        assert await desk.store.retention.round() == 0
-        desk.disk.sync_failure = 0.0
-        await asyncio.sleep(2)
-        assert await desk.store.retention.round() > 0
-        desk.disk.used_ratio = 0.5
-        await asyncio.sleep(610)
-        assert await bodies(desk) == [b"old"]
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_the_file_stays_when_what_waits_in_it_cannot_be_written_anew(desk: Desk) -> None:
+    await send(desk, b"old", level=3)
+    await fill(desk)
+    desk.disk.used_ratio = 0.88
+    desk.disk.sync_failure = 1.0
+    assert await desk.store.retention.round() == 0
+    desk.disk.sync_failure = 0.0
+    await asyncio.sleep(2)
+    assert await desk.store.retention.round() > 0
+    desk.disk.used_ratio = 0.5
+    await asyncio.sleep(610)
+    assert await bodies(desk) == [b"old"]
 
 
-def test_a_disk_full_of_waiting_messages_is_not_written_round_and_round() -> None:
-    async def scenario(desk: Desk) -> None:
-        while desk.store.log.end < 10 * 16_384:
-            await send(desk, b"x" * 1000, level=3)
-        await asyncio.sleep(1)
-        desk.disk.used_ratio = 0.88
-        end = desk.store.log.end
-        assert await desk.store.retention.round() == 1
-        assert await desk.store.retention.round() == 0
-        assert desk.store.log.end - end < 2 * 16_384
-        await asyncio.sleep(REWRITING_PAUSE_S)
-        assert await desk.store.retention.round() == 1
-
-    with_broker(scenario, **SMALL, clean_interval_ms=10_000_000)
+@in_broker(**SMALL, clean_interval_ms=10_000_000)
+async def test_a_disk_full_of_waiting_messages_is_not_written_round_and_round(desk: Desk) -> None:
+    while desk.store.log.end < 10 * 16_384:
+        await send(desk, b"x" * 1000, level=3)
+    await asyncio.sleep(1)
+    desk.disk.used_ratio = 0.88
+    end = desk.store.log.end
+    assert await desk.store.retention.round() == 1
+    assert await desk.store.retention.round() == 0
+    assert desk.store.log.end - end < 2 * 16_384
+    await asyncio.sleep(REWRITING_PAUSE_S)
+    assert await desk.store.retention.round() == 1
 
 
-def test_what_is_delivered_needs_no_file() -> None:
-    async def scenario(desk: Desk) -> None:
-        await send(desk, b"0")
-        await asyncio.sleep(2)
-        await fill(desk)
-        await asyncio.sleep(10)
-        end = desk.store.log.end
-        assert await delete_files(desk, 16_384) >= 16_384
-        assert desk.store.log.end == end
-        await asyncio.sleep(10)
-        assert saved(desk)["offsetTable"]["1"] == 1
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_what_is_delivered_needs_no_file(desk: Desk) -> None:
+    await send(desk, b"0")
+    await asyncio.sleep(2)
+    await fill(desk)
+    await asyncio.sleep(10)
+    end = desk.store.log.end
+    assert await delete_files(desk, 16_384) >= 16_384
+    assert desk.store.log.end == end
+    await asyncio.sleep(10)
+    assert saved(desk)["offsetTable"]["1"] == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, records, running
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import FilterRules
 from turbopump.broker.consume import filter_modules
@@ -118,20 +118,18 @@ async def test_a_module_that_fails_ends_the_pull_with_an_error_and_nothing_is_pa
         ("../../etc/passwd", "there is none of that name"),
     ],
 )
-def test_a_name_that_is_no_module_is_refused_in_pulls_and_before(name: str, words: str) -> None:
-    async def main() -> None:
-        async with with_modules() as desk:
-            await fill(desk, b"a")
-            pulled = await desk.pull("T", 0, **by(name))
-            asked = CheckClientRequestBody(
-                "c", "g", None, SubscriptionData(topic="T", subString=name, expressionType="WASM")
-            )
-            checked = await desk.ask(RequestCode.CHECK_CLIENT_CONFIG, body=asked.encode())
-            for answer in (pulled, checked):
-                assert answer.code == UNREADABLE
-                assert words in (answer.remark or "")
-
-    run_virtual(main())
+@virtual
+async def test_a_name_that_is_no_module_is_refused_in_pulls_and_before(name: str, words: str) -> None:
+    async with with_modules() as desk:
+        await fill(desk, b"a")
+        pulled = await desk.pull("T", 0, **by(name))
+        asked = CheckClientRequestBody(
+            "c", "g", None, SubscriptionData(topic="T", subString=name, expressionType="WASM")
+        )
+        checked = await desk.ask(RequestCode.CHECK_CLIENT_CONFIG, body=asked.encode())
+        for answer in (pulled, checked):
+            assert answer.code == UNREADABLE
+            assert words in (answer.remark or "")
 
 
 @virtual

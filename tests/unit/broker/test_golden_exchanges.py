@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.kit import virtual
 from tests.unit.broker.kit import Bench
-from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol import dialect
 from turbopump.protocol.command import Command, decode

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, letters, records, running
 from tests.unit.broker.test_flow_control import hold_up
 from tests.unit.broker.test_metrics import SWITCHES
@@ -389,16 +390,14 @@ def test_nothing_that_can_change_names_a_path_a_host_or_a_command() -> None:
         "someFutureScript",
     ],
 )
-def test_a_key_that_names_a_path_or_a_command_is_refused_even_unchanged(key: str) -> None:
-    async def main() -> None:
-        async with running() as desk:
-            before = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
-            for text in ("/tmp/x", "", "0", "-c $@|sh . echo id;"):
-                answer = await configure(desk, f"brokerPermission=4\n{key}={text}")
-                assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
-            assert (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body == before
-
-    run_virtual(main())
+@virtual
+async def test_a_key_that_names_a_path_or_a_command_is_refused_even_unchanged(key: str) -> None:
+    async with running() as desk:
+        before = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
+        for text in ("/tmp/x", "", "0", "-c $@|sh . echo id;"):
+            answer = await configure(desk, f"brokerPermission=4\n{key}={text}")
+            assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
+        assert (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body == before
 
 
 def test_the_operator_may_put_more_keys_on_the_list() -> None:
@@ -413,19 +412,17 @@ def test_the_operator_may_put_more_keys_on_the_list() -> None:
     run_virtual(main())
 
 
-def test_an_unknown_key_is_refused_and_nothing_is_changed() -> None:
-    async def main() -> None:
-        async with running() as desk:
-            before = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
-            answer = await configure(desk, "fileReservedTime=71\nfileReservedTimes=72")
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert answer.remark == (
-                "fileReservedTimes is an unknown key, nothing was changed; did you mean fileReservedTime?"
-            )
-            assert (await configure(desk, "xyzzy=1")).remark == "xyzzy is an unknown key, nothing was changed"
-            assert (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body == before
-
-    run_virtual(main())
+@virtual
+async def test_an_unknown_key_is_refused_and_nothing_is_changed() -> None:
+    async with running() as desk:
+        before = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
+        answer = await configure(desk, "fileReservedTime=71\nfileReservedTimes=72")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == (
+            "fileReservedTimes is an unknown key, nothing was changed; did you mean fileReservedTime?"
+        )
+        assert (await configure(desk, "xyzzy=1")).remark == "xyzzy is an unknown key, nothing was changed"
+        assert (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body == before
 
 
 def test_a_key_without_effect_is_taken_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -447,35 +444,29 @@ def test_a_time_that_looks_like_seconds_is_a_warning(caplog: pytest.LogCaptureFi
     assert "channelExpiredTimeout=120 means 120 milliseconds, not seconds" in caplog.text
 
 
-def test_a_ratio_of_zero_makes_every_pull_one_of_old_messages() -> None:
-    async def main() -> None:
-        async with running() as desk:
-            for _ in range(20):
-                await desk.send("T")
-            assert len(records(await desk.pull("T", 0))) == 20
-            assert (await configure(desk, "accessMessageInMemoryMaxRatio=0")).code == 0
-            assert len(records(await desk.pull("T", 0))) == 8
-
-    run_virtual(main())
+@virtual
+async def test_a_ratio_of_zero_makes_every_pull_one_of_old_messages() -> None:
+    async with running() as desk:
+        for _ in range(20):
+            await desk.send("T")
+        assert len(records(await desk.pull("T", 0))) == 20
+        assert (await configure(desk, "accessMessageInMemoryMaxRatio=0")).code == 0
+        assert len(records(await desk.pull("T", 0))) == 8
 
 
-def test_a_change_is_gone_after_a_restart() -> None:
+@virtual
+async def test_a_change_is_gone_after_a_restart() -> None:
     """Apache rewrites its file. Ours is the operator's: what shall stay is written there by hand."""
 
-    async def main() -> None:
-        async with running() as desk:
-            assert (await configure(desk, "brokerPermission=4")).code == 0
-            disk = desk.disk
-        async with running(disk=disk) as desk:
-            assert b"brokerPermission=6\n" in (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
-
-    run_virtual(main())
+    async with running() as desk:
+        assert (await configure(desk, "brokerPermission=4")).code == 0
+        disk = desk.disk
+    async with running(disk=disk) as desk:
+        assert b"brokerPermission=6\n" in (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
 
 
-def test_what_an_old_mqadmin_exports_is_shown_too() -> None:
-    async def main() -> None:
-        async with running() as desk:
-            shown = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body.decode().splitlines()
-            assert {"useTLS=false", "slaveReadEnable=false", "filterServerNums=0"} <= set(shown)
-
-    run_virtual(main())
+@virtual
+async def test_what_an_old_mqadmin_exports_is_shown_too() -> None:
+    async with running() as desk:
+        shown = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body.decode().splitlines()
+        assert {"useTLS=false", "slaveReadEnable=false", "filterServerNums=0"} <= set(shown)

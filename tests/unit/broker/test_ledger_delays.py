@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import CONFIG, Desk
+from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
 from tests.unit.broker.producers import HALF, OP, all_of
 from tests.unit.broker.test_delay import SCHEDULE, TICK_S, restarts
 from tests.unit.broker.test_delay_retention import fill
 from tests.unit.broker.test_ledger_requests import DAY_S, a_day_passes, begun, nothing_settles, small
-from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.test_timers import RULES, TIMED, now_ms, sleep_until
 from tests.unit.broker.writers import decide, end, frame, seen, write
 
@@ -98,79 +97,69 @@ def test_rows_of_one_frame_come_each_at_its_time(flush: str) -> None:
 
 
 @pytest.mark.parametrize(("pairs", "ms"), [(level(2), 5_000), ({"TIMER_DELAY_MS": "5000"}, 5_000)])
-def test_a_delay_counts_from_the_commit(pairs: dict[str, str], ms: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await wrote(desk, [(b"row", pairs)])
-        await asyncio.sleep(60)
-        before_ms = now_ms(desk)
-        await committed(desk)
-        await sleep_until(desk, before_ms + ms - 1)
-        assert await times(desk) == {}
-        await asyncio.sleep(1)
-        assert (await times(desk))[b"row"] >= before_ms + ms
-
-    with_broker(scenario, **TIMED)
+@in_broker(**TIMED)
+async def test_a_delay_counts_from_the_commit(desk: Desk, pairs: dict[str, str], ms: int) -> None:
+    await begun(desk)
+    await wrote(desk, [(b"row", pairs)])
+    await asyncio.sleep(60)
+    before_ms = now_ms(desk)
+    await committed(desk)
+    await sleep_until(desk, before_ms + ms - 1)
+    assert await times(desk) == {}
+    await asyncio.sleep(1)
+    assert (await times(desk))[b"row"] >= before_ms + ms
 
 
-def test_a_time_that_is_over_at_the_commit_is_at_once() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await wrote(desk, [(b"soon", at(now_ms(desk) + 1_000)), (b"long ago", at(-5)), (b"plain", level(0))])
-        await asyncio.sleep(2)
-        await committed(desk)
-        assert await seen(desk) == [b"soon", b"long ago", b"plain"]
-
-    with_broker(scenario, **TIMED)
+@in_broker(**TIMED)
+async def test_a_time_that_is_over_at_the_commit_is_at_once(desk: Desk) -> None:
+    await begun(desk)
+    await wrote(desk, [(b"soon", at(now_ms(desk) + 1_000)), (b"long ago", at(-5)), (b"plain", level(0))])
+    await asyncio.sleep(2)
+    await committed(desk)
+    assert await seen(desk) == [b"soon", b"long ago", b"plain"]
 
 
-def test_a_level_beyond_the_last_is_the_last_and_comes_before_a_time() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await wrote(desk, [(b"row", level(99) | at(now_ms(desk) + 1))])
-        await committed(desk)
-        await asyncio.sleep(4.9)
-        assert await seen(desk) == []
-        await asyncio.sleep(0.3)
-        assert await seen(desk) == [b"row"]
-
-    with_broker(scenario, **TIMED, message_delay_levels="1s 5s")
+@in_broker(**TIMED, message_delay_levels="1s 5s")
+async def test_a_level_beyond_the_last_is_the_last_and_comes_before_a_time(desk: Desk) -> None:
+    await begun(desk)
+    await wrote(desk, [(b"row", level(99) | at(now_ms(desk) + 1))])
+    await committed(desk)
+    await asyncio.sleep(4.9)
+    assert await seen(desk) == []
+    await asyncio.sleep(0.3)
+    assert await seen(desk) == [b"row"]
 
 
-def test_a_delayed_message_is_what_a_sent_one_would_be() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        due_ms = now_ms(desk) + 3_000
-        await wrote(desk, [(b"level", level(1) | {"TAGS": "A"}), (b"timed", at(due_ms) | {"KEYS": "k"})])
-        halves = await all_of(desk, HALF)
-        await committed(desk)
-        waiting = [*await all_of(desk, SCHEDULE, 0), *await all_of(desk, TIMER_TOPIC)]
-        assert [one.prepared_transaction_offset for one in waiting] == [one.physical_offset for one in halves]
-        await asyncio.sleep(5)
-        leveled, timed = await all_of(desk, "T", 1)
-        assert (leveled.body, leveled.flag, leveled.tags) == (b"level", 7, "A")
-        assert leveled.property_map()["DELAY"] == "1"
-        assert (timed.body, timed.flag, timed.keys) == (b"timed", 7, "k")
-        for one in (leveled, timed):
-            assert not any(name.startswith("TURBOPUMP_TXN") for name in one.property_map())
-            assert DELIVER_AT not in one.property_map()
-
-    with_broker(scenario, **TIMED)
+@in_broker(**TIMED)
+async def test_a_delayed_message_is_what_a_sent_one_would_be(desk: Desk) -> None:
+    await begun(desk)
+    due_ms = now_ms(desk) + 3_000
+    await wrote(desk, [(b"level", level(1) | {"TAGS": "A"}), (b"timed", at(due_ms) | {"KEYS": "k"})])
+    halves = await all_of(desk, HALF)
+    await committed(desk)
+    waiting = [*await all_of(desk, SCHEDULE, 0), *await all_of(desk, TIMER_TOPIC)]
+    assert [one.prepared_transaction_offset for one in waiting] == [one.physical_offset for one in halves]
+    await asyncio.sleep(5)
+    leveled, timed = await all_of(desk, "T", 1)
+    assert (leveled.body, leveled.flag, leveled.tags) == (b"level", 7, "A")
+    assert leveled.property_map()["DELAY"] == "1"
+    assert (timed.body, timed.flag, timed.keys) == (b"timed", 7, "k")
+    for one in (leveled, timed):
+        assert not any(name.startswith("TURBOPUMP_TXN") for name in one.property_map())
+        assert DELIVER_AT not in one.property_map()
 
 
-def test_what_is_rolled_back_never_comes() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        for token in ("lost", "won"):
-            body = token.encode()
-            times_of = (level(1), at(now_ms(desk) + 2_000), {})
-            rows = [(body + b"%d" % number, pairs) for number, pairs in enumerate(times_of)]
-            await wrote(desk, rows, token)
-        await committed(desk, "won")
-        await asyncio.sleep(600)
-        assert sorted(await seen(desk)) == [b"won0", b"won1", b"won2"]
-
-    with_broker(scenario, **TIMED)
+@in_broker(**TIMED)
+async def test_what_is_rolled_back_never_comes(desk: Desk) -> None:
+    await begun(desk)
+    for token in ("lost", "won"):
+        body = token.encode()
+        times_of = (level(1), at(now_ms(desk) + 2_000), {})
+        rows = [(body + b"%d" % number, pairs) for number, pairs in enumerate(times_of)]
+        await wrote(desk, rows, token)
+    await committed(desk, "won")
+    await asyncio.sleep(600)
+    assert sorted(await seen(desk)) == [b"won0", b"won1", b"won2"]
 
 
 # what is refused
@@ -185,63 +174,55 @@ def test_what_is_rolled_back_never_comes() -> None:
         ({"DELAY": "x"}, "the delay level is no number"),
     ],
 )
-def test_what_a_send_would_refuse_is_refused_when_it_comes_and_named(
-    pairs: dict[str, str], words: str
+@in_broker(**TIMED)
+async def test_what_a_send_would_refuse_is_refused_when_it_comes_and_named(
+    desk: Desk, pairs: dict[str, str], words: str
 ) -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        body = frame([b"good"], DELAY="1") + frame([b"bad"], **pairs)
-        answer = await write(desk, 0, "a", [], body=body)
-        assert answer.code in (TOO_WRONG, ResponseCode.SYSTEM_ERROR)
-        assert (answer.remark or "").startswith("message Ubad: " + words)
-        assert await all_of(desk, HALF) == []
-
-    with_broker(scenario, **TIMED)
+    await begun(desk)
+    body = frame([b"good"], DELAY="1") + frame([b"bad"], **pairs)
+    answer = await write(desk, 0, "a", [], body=body)
+    assert answer.code in (TOO_WRONG, ResponseCode.SYSTEM_ERROR)
+    assert (answer.remark or "").startswith("message Ubad: " + words)
+    assert await all_of(desk, HALF) == []
 
 
-def test_a_recall_is_no_half_message() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        pairs = at(now_ms(desk) + 5_000) | {"TIMER_DEL_UNIQKEY": "abc"}
-        answer = await write(desk, 0, "a", [b"x"], pairs=pairs)
-        assert (answer.code, answer.remark) == (TOO_WRONG, "a half message carries TIMER_DEL_UNIQKEY")
-
-    with_broker(scenario, **TIMED)
+@in_broker(**TIMED)
+async def test_a_recall_is_no_half_message(desk: Desk) -> None:
+    await begun(desk)
+    pairs = at(now_ms(desk) + 5_000) | {"TIMER_DEL_UNIQKEY": "abc"}
+    answer = await write(desk, 0, "a", [b"x"], pairs=pairs)
+    assert (answer.code, answer.remark) == (TOO_WRONG, "a half message carries TIMER_DEL_UNIQKEY")
 
 
-def test_without_timers_a_time_is_refused_and_a_level_is_not() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        answer = await write(desk, 0, "a", [b"x"], pairs=at(now_ms(desk) + 5_000))
-        assert answer.code == TOO_WRONG
-        assert (answer.remark or "").endswith("timerWheelEnable is false")
-        await wrote(desk, [(b"row", level(1))])
-        await committed(desk)
-        await asyncio.sleep(2)
-        assert await seen(desk) == [b"row"]
-
-    with_broker(scenario, config=WITHOUT_TIMERS)
+@in_broker(config=WITHOUT_TIMERS)
+async def test_without_timers_a_time_is_refused_and_a_level_is_not(desk: Desk) -> None:
+    await begun(desk)
+    answer = await write(desk, 0, "a", [b"x"], pairs=at(now_ms(desk) + 5_000))
+    assert answer.code == TOO_WRONG
+    assert (answer.remark or "").endswith("timerWheelEnable is false")
+    await wrote(desk, [(b"row", level(1))])
+    await committed(desk)
+    await asyncio.sleep(2)
+    assert await seen(desk) == [b"row"]
 
 
-def test_the_longest_properties_leave_room_for_the_way() -> None:
+@in_broker(**small(TIMED["config"]))
+async def test_the_longest_properties_leave_room_for_the_way(desk: Desk) -> None:
     """Also when the half message was written anew before."""
 
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        pairs = at(now_ms(desk) + 1000 * (DAY_S + 60))
-        longest = 32_400
-        while (await write(desk, 0, "a", [b"row"], pairs=pairs | {"own": "x" * longest})).code != OK:
-            longest -= 1
-        assert longest > 32_000
-        await fill(desk, 8)
-        await a_day_passes(desk)
-        await committed(desk)
-        assert await seen(desk) == []
-        await asyncio.sleep(60)
-        (found,) = await all_of(desk, "T", 1)
-        assert found.property_map()["own"] == "x" * longest
-
-    with_broker(scenario, **small(TIMED["config"]))
+    await begun(desk)
+    pairs = at(now_ms(desk) + 1000 * (DAY_S + 60))
+    longest = 32_400
+    while (await write(desk, 0, "a", [b"row"], pairs=pairs | {"own": "x" * longest})).code != OK:
+        longest -= 1
+    assert longest > 32_000
+    await fill(desk, 8)
+    await a_day_passes(desk)
+    await committed(desk)
+    assert await seen(desk) == []
+    await asyncio.sleep(60)
+    (found,) = await all_of(desk, "T", 1)
+    assert found.property_map()["own"] == "x" * longest
 
 
 # restarts, crashes, retention, other rules
@@ -315,25 +296,23 @@ def test_a_crash_between_the_records_of_a_commit_delivers_nothing_twice(
     restarts(before, after, **TIMED)
 
 
-def test_half_messages_and_what_waits_of_them_outlive_their_files() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        due_ms = now_ms(desk) + 1000 * (2 * DAY_S + 60)
-        await wrote(desk, [(b"level", level(18)), (b"timed", at(due_ms))])
-        await fill(desk, 8)
-        await a_day_passes(desk)
-        await committed(desk)
-        ends = desk.store.log.end
-        await fill(desk, 8)
-        await a_day_passes(desk)
-        assert desk.store.log.min_offset > ends
-        assert await seen(desk) == [b"level"]
-        await sleep_until(desk, due_ms - 1)
-        assert await seen(desk) == [b"level"]
-        await asyncio.sleep(1)
-        assert await seen(desk) == [b"level", b"timed"]
-
-    with_broker(scenario, **small(TIMED["config"]))
+@in_broker(**small(TIMED["config"]))
+async def test_half_messages_and_what_waits_of_them_outlive_their_files(desk: Desk) -> None:
+    await begun(desk)
+    due_ms = now_ms(desk) + 1000 * (2 * DAY_S + 60)
+    await wrote(desk, [(b"level", level(18)), (b"timed", at(due_ms))])
+    await fill(desk, 8)
+    await a_day_passes(desk)
+    await committed(desk)
+    ends = desk.store.log.end
+    await fill(desk, 8)
+    await a_day_passes(desk)
+    assert desk.store.log.min_offset > ends
+    assert await seen(desk) == [b"level"]
+    await sleep_until(desk, due_ms - 1)
+    assert await seen(desk) == [b"level"]
+    await asyncio.sleep(1)
+    assert await seen(desk) == [b"level", b"timed"]
 
 
 def changed(*configs: BrokerConfig) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import CONFIG, Desk
+from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
 from tests.unit.broker.producers import EXPIRED, HALF, OP, all_of
 from tests.unit.broker.test_delay import restarts
 from tests.unit.broker.test_delay_retention import fill
-from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.writers import book, decide, end, frame, open_, seen, topic, write
 
 from turbopump.broker.config import BrokerConfig
@@ -52,117 +51,105 @@ def test_winners_are_seen_once_in_their_order_and_losers_never(flush: str) -> No
     with_broker(scenario, flush_disk_type=flush)
 
 
-def test_a_half_message_is_kept_as_others_are_and_stamped() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 3, "a", [b"row"], pairs={"TAGS": "A"})
-        (half,) = await all_of(desk, HALF)
-        kept = half.property_map()
-        assert kept == {
-            "REAL_TOPIC": "T",
-            "REAL_QID": "1",
-            "UNIQ_KEY": "Urow",
-            "own": "x",
-            "TAGS": "A",
-            "TRAN_MSG": "true",
-            "PGROUP": "TURBOPUMP_LEDGER",
-            "TURBOPUMP_TXN": "query",
-            "TURBOPUMP_TXN_BATCH": "3",
-            "TURBOPUMP_TXN_RUN": "r1",
-            "TURBOPUMP_TXN_TOKEN": "a",
-            "TURBOPUMP_TXN_HOME": "broker-a",
-            "MSG_REGION": "DefaultRegion",
-            "TRACE_ON": "true",
-            "CLUSTER": "DefaultCluster",
-        }
-        await decide(desk, 3, "a")
-        await end(desk, 3)
-        (message,) = await all_of(desk, "T", 1)
-        gone = {"REAL_TOPIC", "REAL_QID", *(name for name in kept if name.startswith("TURBOPUMP"))}
-        assert message.property_map() == {name: kept[name] for name in kept.keys() - gone}
-        assert (message.flag, message.prepared_transaction_offset) == (7, half.physical_offset)
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_half_message_is_kept_as_others_are_and_stamped(desk: Desk) -> None:
+    await begun(desk)
+    await write(desk, 3, "a", [b"row"], pairs={"TAGS": "A"})
+    (half,) = await all_of(desk, HALF)
+    kept = half.property_map()
+    assert kept == {
+        "REAL_TOPIC": "T",
+        "REAL_QID": "1",
+        "UNIQ_KEY": "Urow",
+        "own": "x",
+        "TAGS": "A",
+        "TRAN_MSG": "true",
+        "PGROUP": "TURBOPUMP_LEDGER",
+        "TURBOPUMP_TXN": "query",
+        "TURBOPUMP_TXN_BATCH": "3",
+        "TURBOPUMP_TXN_RUN": "r1",
+        "TURBOPUMP_TXN_TOKEN": "a",
+        "TURBOPUMP_TXN_HOME": "broker-a",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    await decide(desk, 3, "a")
+    await end(desk, 3)
+    (message,) = await all_of(desk, "T", 1)
+    gone = {"REAL_TOPIC", "REAL_QID", *(name for name in kept if name.startswith("TURBOPUMP"))}
+    assert message.property_map() == {name: kept[name] for name in kept.keys() - gone}
+    assert (message.flag, message.prepared_transaction_offset) == (7, half.physical_offset)
 
 
 @pytest.mark.parametrize("decision", [8, 12])
-def test_nobody_else_ends_a_half_message_that_a_ledger_decides_about(decision: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 3, "a", [b"row"])
-        (half,) = await all_of(desk, HALF)
-        ext = {
-            "producerGroup": "TURBOPUMP_LEDGER",
-            "tranStateTableOffset": str(half.queue_offset),
-            "commitLogOffset": str(half.physical_offset),
-            "commitOrRollback": str(decision),
-            "msgId": "Urow",
-        }
-        answer = await desk.ask(RequestCode.END_TRANSACTION, ext)
-        assert answer.code == ResponseCode.ILLEGAL_OPERATION
-        assert "ledger" in (answer.remark or "")
-        await decide(desk, 3, "a")
-        await end(desk, 3)
-        assert [record.body for record in await all_of(desk, "T", 1)] == [b"row"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_nobody_else_ends_a_half_message_that_a_ledger_decides_about(desk: Desk, decision: int) -> None:
+    await begun(desk)
+    await write(desk, 3, "a", [b"row"])
+    (half,) = await all_of(desk, HALF)
+    ext = {
+        "producerGroup": "TURBOPUMP_LEDGER",
+        "tranStateTableOffset": str(half.queue_offset),
+        "commitLogOffset": str(half.physical_offset),
+        "commitOrRollback": str(decision),
+        "msgId": "Urow",
+    }
+    answer = await desk.ask(RequestCode.END_TRANSACTION, ext)
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+    assert "ledger" in (answer.remark or "")
+    await decide(desk, 3, "a")
+    await end(desk, 3)
+    assert [record.body for record in await all_of(desk, "T", 1)] == [b"row"]
 
 
-def test_what_is_decided_ends_without_being_asked_for() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 0, "a", ROWS)
-        await decide(desk, 0, "a")
-        await asyncio.sleep(2)
-        assert await seen(desk) == ROWS
-
-    with_broker(scenario)
+@in_broker()
+async def test_what_is_decided_ends_without_being_asked_for(desk: Desk) -> None:
+    await begun(desk)
+    await write(desk, 0, "a", ROWS)
+    await decide(desk, 0, "a")
+    await asyncio.sleep(2)
+    assert await seen(desk) == ROWS
 
 
-def test_a_zombie_driver_is_fenced() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 0, "old", ROWS[:9])
-        assert (await open_(desk, "r2")).code == OK
-        assert (await open_(desk, "r1")).code == FENCED
-        assert (await write(desk, 0, "old", ROWS[:9])).code == FENCED
-        assert (await decide(desk, 0, "old")).code == FENCED
-        await asyncio.sleep(1)
-        assert (await end(desk, 0))["left"] == 0  # rolled back before anything was decided
-        await write(desk, 0, "new", ROWS, run="r2")
-        assert (await decide(desk, 0, "new", run="r2")).code == OK
-        await end(desk, 0)
-        assert await seen(desk) == ROWS
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_zombie_driver_is_fenced(desk: Desk) -> None:
+    await begun(desk)
+    await write(desk, 0, "old", ROWS[:9])
+    assert (await open_(desk, "r2")).code == OK
+    assert (await open_(desk, "r1")).code == FENCED
+    assert (await write(desk, 0, "old", ROWS[:9])).code == FENCED
+    assert (await decide(desk, 0, "old")).code == FENCED
+    await asyncio.sleep(1)
+    assert (await end(desk, 0))["left"] == 0  # rolled back before anything was decided
+    await write(desk, 0, "new", ROWS, run="r2")
+    assert (await decide(desk, 0, "new", run="r2")).code == OK
+    await end(desk, 0)
+    assert await seen(desk) == ROWS
 
 
-def test_late_half_messages_of_a_decided_batch_are_refused_at_home() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await decide(desk, 4, "a")
-        for number in (0, 4):
-            answer = await write(desk, number, "a", ROWS[:1])
-            assert (answer.code, answer.remark) == (ILLEGAL, f"batch {number} of query is decided already")
-
-    with_broker(scenario)
+@in_broker()
+async def test_late_half_messages_of_a_decided_batch_are_refused_at_home(desk: Desk) -> None:
+    await begun(desk)
+    await decide(desk, 4, "a")
+    for number in (0, 4):
+        answer = await write(desk, number, "a", ROWS[:1])
+        assert (answer.code, answer.remark) == (ILLEGAL, f"batch {number} of query is decided already")
 
 
-def test_a_book_can_be_read() -> None:
-    async def scenario(desk: Desk) -> None:
-        answer = await desk.ask(RequestCode.LEDGER_READ, {"id": "query"})
-        assert answer.code == ResponseCode.QUERY_NOT_FOUND
-        await begun(desk)
-        await decide(desk, 0, "a", brokers=("broker-a", "broker-b"))
-        found = await book(desk, 0, 1)
-        assert (found.home, found.run, found.highest, found.owed) == (
-            "broker-a", "r1", 0, ["broker-a", "broker-b"],
-        )  # fmt: skip
-        assert {number: entry.tokens for number, entry in found.decided.items()} == {0: ("a",)}
-        await end(desk, 0, settled="true")
-        assert (await book(desk)).owed == []
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_book_can_be_read(desk: Desk) -> None:
+    answer = await desk.ask(RequestCode.LEDGER_READ, {"id": "query"})
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    await begun(desk)
+    await decide(desk, 0, "a", brokers=("broker-a", "broker-b"))
+    found = await book(desk, 0, 1)
+    assert (found.home, found.run, found.highest, found.owed) == (
+        "broker-a", "r1", 0, ["broker-a", "broker-b"],
+    )  # fmt: skip
+    assert {number: entry.tokens for number, entry in found.decided.items()} == {0: ("a",)}
+    await end(desk, 0, settled="true")
+    assert (await book(desk)).owed == []
 
 
 @pytest.mark.parametrize(
@@ -187,17 +174,15 @@ def test_a_book_can_be_read() -> None:
         ({"id": "other"}, ILLEGAL),
     ],
 )
-def test_a_frame_is_stored_whole_or_refused(changes: dict[str, Any], code: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        wrong: dict[str, Any] = {"number": 0, "token": "a", "bodies": [b"good"]} | changes
-        if "body" not in wrong:
-            pairs = wrong.pop("pairs", {})
-            wrong["body"] = frame([b"good"]) + frame(wrong["bodies"], **pairs)
-        assert (await write(desk, **wrong)).code == code
-        assert await all_of(desk, HALF) == []
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_frame_is_stored_whole_or_refused(desk: Desk, changes: dict[str, Any], code: int) -> None:
+    await begun(desk)
+    wrong: dict[str, Any] = {"number": 0, "token": "a", "bodies": [b"good"]} | changes
+    if "body" not in wrong:
+        pairs = wrong.pop("pairs", {})
+        wrong["body"] = frame([b"good"]) + frame(wrong["bodies"], **pairs)
+    assert (await write(desk, **wrong)).code == code
+    assert await all_of(desk, HALF) == []
 
 
 @pytest.mark.parametrize("bound", ["MOST_OPEN", "MOST_IN_ALL"])
@@ -212,27 +197,23 @@ def test_open_half_messages_have_a_bound(bound: str, monkeypatch: pytest.MonkeyP
     with_broker(scenario)
 
 
-def test_the_ledgers_topic_is_the_brokers_own() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        assert (await desk.send(LEDGER_TOPIC)).code == ResponseCode.NO_PERMISSION
-        answer = await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": LEDGER_TOPIC})
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        await desk.ask(RequestCode.CLEAN_UNUSED_TOPIC)
-        assert len(await all_of(desk, LEDGER_TOPIC)) == 1
-
-    with_broker(scenario)
+@in_broker()
+async def test_the_ledgers_topic_is_the_brokers_own(desk: Desk) -> None:
+    await begun(desk)
+    assert (await desk.send(LEDGER_TOPIC)).code == ResponseCode.NO_PERMISSION
+    answer = await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": LEDGER_TOPIC})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    await desk.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+    assert len(await all_of(desk, LEDGER_TOPIC)) == 1
 
 
-def test_a_stamp_cannot_be_forged_by_a_producer() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TURBOPUMP_TXN": "query", "TURBOPUMP_TXN_TOKEN": "a"}
-        await desk.send("T", b"half", pairs=pairs)
-        (half,) = await all_of(desk, HALF)
-        assert not any(name.startswith("TURBOPUMP") for name in half.property_map())
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_stamp_cannot_be_forged_by_a_producer(desk: Desk) -> None:
+    await begun(desk)
+    pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TURBOPUMP_TXN": "query", "TURBOPUMP_TXN_TOKEN": "a"}
+    await desk.send("T", b"half", pairs=pairs)
+    (half,) = await all_of(desk, HALF)
+    assert not any(name.startswith("TURBOPUMP") for name in half.property_map())
 
 
 # restarts, crashes, retention
@@ -414,37 +395,36 @@ async def listed(desk: Desk, **fields: Any) -> list[BookSummary]:
 
 
 @pytest.mark.usefixtures("hours_are_seconds")
-def test_a_book_that_nobody_uses_expires_and_whoever_comes_back_writes_nothing_twice(
+@in_broker(config=SHORT)
+async def test_a_book_that_nobody_uses_expires_and_whoever_comes_back_writes_nothing_twice(
+    desk: Desk,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 3, "a", ROWS)
-        await decide(desk, 3, "a")
-        await end(desk, 3, settled="true")
-        (one,) = await listed(desk)
-        assert (one.id, one.home, one.state, one.highest, one.open_messages) == (
-            "query",
-            "broker-a",
-            "open",
-            3,
-            0,
-        )
-        await asyncio.sleep(50)
-        assert (await open_(desk)).code == OK  # the same run: that is no use
-        await asyncio.sleep(15)
-        (one,) = await listed(desk)
-        assert (one.state, one.highest, one.run) == ("expired", 3, "")
-        assert "query was not used for 60 hours and has expired; batches up to 3 stay decided" in caplog.text
-        assert (await write(desk, 4, "b", ROWS)).code == FENCED
-        assert (await open_(desk, "r2")).code == OK
-        assert "Transactional id query is back; it goes on behind batch 3" in caplog.text
-        assert (await book(desk)).highest == 3
-        refused = await write(desk, 3, "c", ROWS, run="r2")
-        assert (refused.code, refused.remark) == (ILLEGAL, "batch 3 of query is decided already")
-        assert (await listed(desk))[0].state == "open"
-
-    with_broker(scenario, config=SHORT)
+    await begun(desk)
+    await write(desk, 3, "a", ROWS)
+    await decide(desk, 3, "a")
+    await end(desk, 3, settled="true")
+    (one,) = await listed(desk)
+    assert (one.id, one.home, one.state, one.highest, one.open_messages) == (
+        "query",
+        "broker-a",
+        "open",
+        3,
+        0,
+    )
+    await asyncio.sleep(50)
+    assert (await open_(desk)).code == OK  # the same run: that is no use
+    await asyncio.sleep(15)
+    (one,) = await listed(desk)
+    assert (one.state, one.highest, one.run) == ("expired", 3, "")
+    assert "query was not used for 60 hours and has expired; batches up to 3 stay decided" in caplog.text
+    assert (await write(desk, 4, "b", ROWS)).code == FENCED
+    assert (await open_(desk, "r2")).code == OK
+    assert "Transactional id query is back; it goes on behind batch 3" in caplog.text
+    assert (await book(desk)).highest == 3
+    refused = await write(desk, 3, "c", ROWS, run="r2")
+    assert (refused.code, refused.remark) == (ILLEGAL, "batch 3 of query is decided already")
+    assert (await listed(desk))[0].state == "open"
 
 
 @pytest.mark.usefixtures("hours_are_seconds")
@@ -469,15 +449,13 @@ def test_expiry_and_forgetting_survive_a_restart() -> None:
 
 
 @pytest.mark.usefixtures("hours_are_seconds")
-def test_a_book_with_open_half_messages_neither_expires_nor_is_forgotten() -> None:
-    async def scenario(desk: Desk) -> None:
-        await begun(desk)
-        await write(desk, 0, "a", ROWS)
-        await asyncio.sleep(62)
-        (one,) = await listed(desk)
-        assert (one.state, one.open_messages) == ("open", len(ROWS))
-        answer = await desk.ask(RequestCode.LEDGER_FORGET, {"id": "query"})
-        assert answer.code == ILLEGAL
-        assert "300 half messages of query are open here" in str(answer.remark)
-
-    with_broker(scenario, config=SHORT)
+@in_broker(config=SHORT)
+async def test_a_book_with_open_half_messages_neither_expires_nor_is_forgotten(desk: Desk) -> None:
+    await begun(desk)
+    await write(desk, 0, "a", ROWS)
+    await asyncio.sleep(62)
+    (one,) = await listed(desk)
+    assert (one.state, one.open_messages) == ("open", len(ROWS))
+    answer = await desk.ask(RequestCode.LEDGER_FORGET, {"id": "query"})
+    assert answer.code == ILLEGAL
+    assert "300 half messages of query are open here" in str(answer.remark)

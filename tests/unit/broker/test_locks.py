@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.kit import virtual
 from tests.properties import examples
 from tests.unit.broker.desk import CONFIG, Desk, records, running
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
 from turbopump.broker.groups.locks import LockTable

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 from tests.unit.store.lab import draft, new_disk, open_store, small
 
 from turbopump.broker.log import Log
@@ -12,7 +13,7 @@ from turbopump.protocol.errors import ServiceNotAvailable
 from turbopump.protocol.record import decode_all
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.loop import VirtualClock
 from turbopump.testing.simulated_files import Survival
 
 KINDS: list[dict[str, Any]] = [
@@ -70,69 +71,63 @@ def test_the_store_offers_what_the_broker_asks_of_a_log() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("kept", [0, 1, 7, 10, 19, 20])
-def test_a_log_that_is_cut_ends_there_and_goes_on_from_there(kind: dict[str, Any], kept: int) -> None:
-    async def main() -> None:
-        store = opened(new_disk(), kind)
-        await store.start()
-        places = fill(store, 20)
-        await store.flusher.wait_durable(store.log.end)
-        end = [*places, store.log.end][kept]
-        assert by_key(store, 19) == 1
-        await store.log.cut(end)
-        assert (store.log.end, store.log.committed, store.log.synced) == (end, end, end)
-        assert found(store) == list(range(kept))
-        assert [by_key(store, number) for number in range(20)] == [1] * kept + [0] * (20 - kept)
-        queue = store.queues.queue("T", 0)
-        ((offset, queue_offset, _),) = store.log.append([draft(queue, b"77", key="key-77")])
-        await store.flusher.wait_durable(store.log.end)
-        assert (offset >= end, queue_offset) == (True, (kept + 1) // 2)
-        assert found(store) == [*range(kept), 77]
-        assert by_key(store, 77) == 1
-        await store.close()
-
-    run_virtual(main())
+@virtual
+async def test_a_log_that_is_cut_ends_there_and_goes_on_from_there(kind: dict[str, Any], kept: int) -> None:
+    store = opened(new_disk(), kind)
+    await store.start()
+    places = fill(store, 20)
+    await store.flusher.wait_durable(store.log.end)
+    end = [*places, store.log.end][kept]
+    assert by_key(store, 19) == 1
+    await store.log.cut(end)
+    assert (store.log.end, store.log.committed, store.log.synced) == (end, end, end)
+    assert found(store) == list(range(kept))
+    assert [by_key(store, number) for number in range(20)] == [1] * kept + [0] * (20 - kept)
+    queue = store.queues.queue("T", 0)
+    ((offset, queue_offset, _),) = store.log.append([draft(queue, b"77", key="key-77")])
+    await store.flusher.wait_durable(store.log.end)
+    assert (offset >= end, queue_offset) == (True, (kept + 1) // 2)
+    assert found(store) == [*range(kept), 77]
+    assert by_key(store, 77) == 1
+    await store.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize("appends", [False, True])
-def test_what_was_cut_does_not_come_back(kind: dict[str, Any], crashes: bool, appends: bool) -> None:
-    async def main() -> None:
-        disk = new_disk()
-        store = opened(disk, kind)
-        await store.start()
-        places = fill(store, 20)
-        await store.upkeep.take_checkpoint()
-        await store.log.cut(places[12])
-        if appends:
-            store.log.append([draft(store.queues.queue("T", 0), b"77")])
-            await store.flusher.wait_durable(store.log.end)
-        if crashes:
-            disk = disk.crash(Survival.LOST)
-        else:
-            await store.close()
-        again = opened(disk, kind)
-        assert found(again) == [*range(12), *([77] if appends else [])]
-        assert by_key(again, 11) == 1
-        assert by_key(again, 12) == 0
-
-    run_virtual(main())
-
-
-def test_a_log_is_not_cut_while_its_disk_cannot_be_synced() -> None:
-    async def main() -> None:
-        disk = new_disk()
-        store = opened(disk, KINDS[1])
-        await store.start()
-        places = fill(store, 4)
+@virtual
+async def test_what_was_cut_does_not_come_back(kind: dict[str, Any], crashes: bool, appends: bool) -> None:
+    disk = new_disk()
+    store = opened(disk, kind)
+    await store.start()
+    places = fill(store, 20)
+    await store.upkeep.take_checkpoint()
+    await store.log.cut(places[12])
+    if appends:
+        store.log.append([draft(store.queues.queue("T", 0), b"77")])
         await store.flusher.wait_durable(store.log.end)
-        disk.sync_failure = 1.0
-        fill(store, 1)
-        with pytest.raises(ServiceNotAvailable, match="sync of the commit log failed"):
-            await store.log.cut(places[2])
-        disk.sync_failure = 0.0
-        await asyncio.sleep(1)
-        assert len(found(store)) == 5
+    if crashes:
+        disk = disk.crash(Survival.LOST)
+    else:
         await store.close()
+    again = opened(disk, kind)
+    assert found(again) == [*range(12), *([77] if appends else [])]
+    assert by_key(again, 11) == 1
+    assert by_key(again, 12) == 0
 
-    run_virtual(main())
+
+@virtual
+async def test_a_log_is_not_cut_while_its_disk_cannot_be_synced() -> None:
+    disk = new_disk()
+    store = opened(disk, KINDS[1])
+    await store.start()
+    places = fill(store, 4)
+    await store.flusher.wait_durable(store.log.end)
+    disk.sync_failure = 1.0
+    fill(store, 1)
+    with pytest.raises(ServiceNotAvailable, match="sync of the commit log failed"):
+        await store.log.cut(places[2])
+    disk.sync_failure = 0.0
+    await asyncio.sleep(1)
+    assert len(found(store)) == 5
+    await store.close()

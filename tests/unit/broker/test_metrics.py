@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, running
 from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 
@@ -215,135 +216,120 @@ def test_names_kinds_and_labels_are_those_of_apache() -> None:
     run_virtual(main())
 
 
-def test_figures_are_true() -> None:
-    async def main() -> None:
-        async with running(ON) as desk:
-            await live(desk)
-            now = await scrape(desk)
-            common = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
-            assert value(now["rocketmq_messages_in_total"], topic="T", **common) == 4
-            stored = value(now["rocketmq_throughput_in_total"], topic="T", message_type="normal")
-            assert value(now["rocketmq_message_size"], "_sum", topic="T") == stored
-            assert value(now["rocketmq_message_size"], topic="T", le="1024") == 0
-            assert value(now["rocketmq_message_size"], topic="T", le="4096") == 4
-            assert value(now["rocketmq_messages_out_total"], consumer_group="readers", topic="T") == 2
-            assert value(now["rocketmq_producer_connections"], language="java", version="v5_5_0") == 1
-            assert (
-                value(now["rocketmq_consumer_connections"], consumer_group="readers", consume_mode="push")
-                == 1
-            )
-            assert value(now["rocketmq_consumer_lag_messages"], consumer_group="readers") == 2
-            assert value(now["rocketmq_consumer_inflight_messages"], consumer_group="readers") == 1
-            assert value(now["rocketmq_consumer_ready_messages"], consumer_group="readers") == 1
-            age = value(now["rocketmq_consumer_lag_latency_milliseconds"], consumer_group="readers")
-            assert 3_000 <= age < 4_000
-            assert value(now["rocketmq_storage_message_reserve_time_milliseconds"]) >= age
-            assert value(now["rocketmq_send_to_dlq_messages_total"], consumer_group="readers", topic="T") == 1
-            sends = {"request_code": "send_message_v2", "response_code": "success"}
-            assert value(now["rocketmq_rpc_latency_milliseconds"], "_count", **sends) >= 4
-            pulls = {"request_code": "pull_message", "is_long_polling": "false"}
-            assert value(now["rocketmq_rpc_latency_milliseconds"], "_count", **pulls) == 1
-            assert value(now["turbopump_connections"]) == 1
-
-    run_virtual(main())
+@virtual
+async def test_figures_are_true() -> None:
+    async with running(ON) as desk:
+        await live(desk)
+        now = await scrape(desk)
+        common = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+        assert value(now["rocketmq_messages_in_total"], topic="T", **common) == 4
+        stored = value(now["rocketmq_throughput_in_total"], topic="T", message_type="normal")
+        assert value(now["rocketmq_message_size"], "_sum", topic="T") == stored
+        assert value(now["rocketmq_message_size"], topic="T", le="1024") == 0
+        assert value(now["rocketmq_message_size"], topic="T", le="4096") == 4
+        assert value(now["rocketmq_messages_out_total"], consumer_group="readers", topic="T") == 2
+        assert value(now["rocketmq_producer_connections"], language="java", version="v5_5_0") == 1
+        assert value(now["rocketmq_consumer_connections"], consumer_group="readers", consume_mode="push") == 1
+        assert value(now["rocketmq_consumer_lag_messages"], consumer_group="readers") == 2
+        assert value(now["rocketmq_consumer_inflight_messages"], consumer_group="readers") == 1
+        assert value(now["rocketmq_consumer_ready_messages"], consumer_group="readers") == 1
+        age = value(now["rocketmq_consumer_lag_latency_milliseconds"], consumer_group="readers")
+        assert 3_000 <= age < 4_000
+        assert value(now["rocketmq_storage_message_reserve_time_milliseconds"]) >= age
+        assert value(now["rocketmq_send_to_dlq_messages_total"], consumer_group="readers", topic="T") == 1
+        sends = {"request_code": "send_message_v2", "response_code": "success"}
+        assert value(now["rocketmq_rpc_latency_milliseconds"], "_count", **sends) >= 4
+        pulls = {"request_code": "pull_message", "is_long_polling": "false"}
+        assert value(now["rocketmq_rpc_latency_milliseconds"], "_count", **pulls) == 1
+        assert value(now["turbopump_connections"]) == 1
 
 
-def test_transactions_and_timers_are_counted_by_the_topics_of_their_messages() -> None:
+@virtual
+async def test_transactions_and_timers_are_counted_by_the_topics_of_their_messages() -> None:
     """Names and labels as 5.5.0 shows them; ages are counted in seconds there, whatever the name says."""
 
-    async def main() -> None:
-        async with running(ON) as desk:
-            await live_with_kinds(desk)
-            now = await scrape(desk)
-            assert value(now["rocketmq_half_messages"], topic="T") == 1
-            assert value(now["rocketmq_commit_messages_total"], topic="T") == 2
-            assert value(now["rocketmq_rollback_messages_total"], topic="T") == 1
-            assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="5") == 0
-            assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="60") == 2
-            assert value(now["rocketmq_timing_messages"], topic="Timed") == 1
-            assert value(now["rocketmq_timer_enqueue_total"], topic="Timed") == 2
-            assert value(now["rocketmq_timer_dequeue_total"], topic="Timed") == 1
-            assert value(now["rocketmq_timer_dequeue_lag"]) == 1
-            assert value(now["rocketmq_timer_dequeue_latency_milliseconds"]) == 0
-            assert value(now["rocketmq_timer_enqueue_latency_milliseconds"]) == 0
-            snapshot = now["rocketmq_timer_message_snapshot"].samples
-            found = {dict(labels)["timer_bound_s"]: number for (_, labels), number in snapshot.items()}
-            bounds = ("5", "60", "300", "900", "3600", "14400", "28800", "86400")
-            assert found == {bound: int(bound == "900") for bound in bounds}
-
-    run_virtual(main())
+    async with running(ON) as desk:
+        await live_with_kinds(desk)
+        now = await scrape(desk)
+        assert value(now["rocketmq_half_messages"], topic="T") == 1
+        assert value(now["rocketmq_commit_messages_total"], topic="T") == 2
+        assert value(now["rocketmq_rollback_messages_total"], topic="T") == 1
+        assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="5") == 0
+        assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="60") == 2
+        assert value(now["rocketmq_timing_messages"], topic="Timed") == 1
+        assert value(now["rocketmq_timer_enqueue_total"], topic="Timed") == 2
+        assert value(now["rocketmq_timer_dequeue_total"], topic="Timed") == 1
+        assert value(now["rocketmq_timer_dequeue_lag"]) == 1
+        assert value(now["rocketmq_timer_dequeue_latency_milliseconds"]) == 0
+        assert value(now["rocketmq_timer_enqueue_latency_milliseconds"]) == 0
+        snapshot = now["rocketmq_timer_message_snapshot"].samples
+        found = {dict(labels)["timer_bound_s"]: number for (_, labels), number in snapshot.items()}
+        bounds = ("5", "60", "300", "900", "3600", "14400", "28800", "86400")
+        assert found == {bound: int(bound == "900") for bound in bounds}
 
 
-def test_creating_topics_is_timed_by_how_it_ended() -> None:
-    async def main() -> None:
-        async with running(ON) as desk:
-            assert await make_topic(desk, "Made") == 0
-            assert await make_topic(desk, "Other") == 0
-            assert await make_topic(desk, "TBW102") != 0
-            family = (await scrape(desk))["rocketmq_topic_create_execution_time_milliseconds"]
-            assert value(family, "_count", invocation_status="success", is_system="false") == 2
-            assert value(family, "_count", invocation_status="failure", is_system="true") == 1
-            assert value(family, invocation_status="success", le="5000") == 2
-
-    run_virtual(main())
+@virtual
+async def test_creating_topics_is_timed_by_how_it_ended() -> None:
+    async with running(ON) as desk:
+        assert await make_topic(desk, "Made") == 0
+        assert await make_topic(desk, "Other") == 0
+        assert await make_topic(desk, "TBW102") != 0
+        family = (await scrape(desk))["rocketmq_topic_create_execution_time_milliseconds"]
+        assert value(family, "_count", invocation_status="success", is_system="false") == 2
+        assert value(family, "_count", invocation_status="failure", is_system="true") == 1
+        assert value(family, invocation_status="success", le="5000") == 2
 
 
-def test_a_pull_that_waited_and_an_answer_that_refused_are_counted_as_such() -> None:
-    async def main() -> None:
-        async with running(ON) as desk:
-            await desk.send("T")
-            waiting = asyncio.create_task(desk.pull("T", 1, sysFlag=6, suspendTimeoutMillis=2500))
-            await asyncio.sleep(1)
-            assert value((await scrape(desk))["turbopump_parked_pulls"]) == 1
-            await waiting
-            await desk.pull("No such topic", 0)
-            latency = (await scrape(desk))["rocketmq_rpc_latency_milliseconds"]
-            waited = {
-                "request_code": "pull_message",
-                "response_code": "pull_not_found",
-                "is_long_polling": "true",
-            }
-            assert value(latency, "_count", **waited) == 1
-            assert 2500 <= value(latency, "_sum", **waited) < 2600
-            assert value(latency, "_count", response_code="topic_not_exist", is_long_polling="false") == 1
-
-    run_virtual(main())
+@virtual
+async def test_a_pull_that_waited_and_an_answer_that_refused_are_counted_as_such() -> None:
+    async with running(ON) as desk:
+        await desk.send("T")
+        waiting = asyncio.create_task(desk.pull("T", 1, sysFlag=6, suspendTimeoutMillis=2500))
+        await asyncio.sleep(1)
+        assert value((await scrape(desk))["turbopump_parked_pulls"]) == 1
+        await waiting
+        await desk.pull("No such topic", 0)
+        latency = (await scrape(desk))["rocketmq_rpc_latency_milliseconds"]
+        waited = {
+            "request_code": "pull_message",
+            "response_code": "pull_not_found",
+            "is_long_polling": "true",
+        }
+        assert value(latency, "_count", **waited) == 1
+        assert 2500 <= value(latency, "_sum", **waited) < 2600
+        assert value(latency, "_count", response_code="topic_not_exist", is_long_polling="false") == 1
 
 
-def test_the_type_of_messages_is_that_of_their_topic() -> None:
+@virtual
+async def test_the_type_of_messages_is_that_of_their_topic() -> None:
     """Apache looks at each message's properties, and so at the sharding key of every one."""
 
-    async def main() -> None:
-        async with running(ON) as desk:
-            create = {"defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
-            create |= {"topicFilterType": "SINGLE_TAG", "order": "false"}
-            for topic, kind in (("F", "FIFO"), ("U", "UNSPECIFIED")):
-                ext = {"topic": topic, "attributes": f"+message.type={kind}"} | create
-                assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
-            for topic in ("F", "U", "T"):
-                await desk.send(topic)
-            await desk.send("T", pairs={"DELAY": "1"})
-            in_total = (await scrape(desk))["rocketmq_messages_in_total"]
-            types = {dict(labels)["topic"]: dict(labels)["message_type"] for _, labels in in_total.samples}
-            assert types == {"F": "fifo", "U": "normal", "T": "normal", "SCHEDULE_TOPIC_XXXX": "delay"}
-
-    run_virtual(main())
+    async with running(ON) as desk:
+        create = {"defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+        create |= {"topicFilterType": "SINGLE_TAG", "order": "false"}
+        for topic, kind in (("F", "FIFO"), ("U", "UNSPECIFIED")):
+            ext = {"topic": topic, "attributes": f"+message.type={kind}"} | create
+            assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
+        for topic in ("F", "U", "T"):
+            await desk.send(topic)
+        await desk.send("T", pairs={"DELAY": "1"})
+        in_total = (await scrape(desk))["rocketmq_messages_in_total"]
+        types = {dict(labels)["topic"]: dict(labels)["message_type"] for _, labels in in_total.samples}
+        assert types == {"F": "fifo", "U": "normal", "T": "normal", "SCHEDULE_TOPIC_XXXX": "delay"}
 
 
-def test_sizes_of_messages_that_wait_for_the_disk_are_counted_once_they_can_be_read() -> None:
-    async def main() -> None:
-        async with running(ON, flush_disk_type="SYNC_FLUSH") as desk:
-            await desk.send("T")
-            desk.workers.stall(3.0)
-            sent = asyncio.create_task(desk.send("T"))
-            await asyncio.sleep(0.5)
-            in_total = (await scrape(desk))["rocketmq_messages_in_total"]
-            assert value(in_total, topic="T") == 2
-            await sent
-            await asyncio.sleep(2)
-            assert value((await scrape(desk))["rocketmq_message_size"], "_count", topic="T") == 2
-
-    run_virtual(main())
+@virtual
+async def test_sizes_of_messages_that_wait_for_the_disk_are_counted_once_they_can_be_read() -> None:
+    async with running(ON, flush_disk_type="SYNC_FLUSH") as desk:
+        await desk.send("T")
+        desk.workers.stall(3.0)
+        sent = asyncio.create_task(desk.send("T"))
+        await asyncio.sleep(0.5)
+        in_total = (await scrape(desk))["rocketmq_messages_in_total"]
+        assert value(in_total, topic="T") == 2
+        await sent
+        await asyncio.sleep(2)
+        assert value((await scrape(desk))["rocketmq_message_size"], "_count", topic="T") == 2
 
 
 def test_a_queue_that_cannot_be_read_does_not_end_the_counting_of_sizes(
@@ -365,51 +351,43 @@ def test_a_queue_that_cannot_be_read_does_not_end_the_counting_of_sizes(
     run_virtual(main())
 
 
-def test_what_is_switched_off_is_not_shown_from_then_on() -> None:
-    async def main() -> None:
-        async with running(ON) as desk:
-            await live(desk)
-            for key, name in SWITCHES.items():
-                assert name in await scrape(desk)
-                answer = await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}=false\n".encode())
-                assert answer.code == 0, answer.remark
-                assert name not in await scrape(desk)
-
-    run_virtual(main())
+@virtual
+async def test_what_is_switched_off_is_not_shown_from_then_on() -> None:
+    async with running(ON) as desk:
+        await live(desk)
+        for key, name in SWITCHES.items():
+            assert name in await scrape(desk)
+            answer = await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}=false\n".encode())
+            assert answer.code == 0, answer.remark
+            assert name not in await scrape(desk)
 
 
-def test_figures_of_a_deleted_topic_are_gone() -> None:
-    async def main() -> None:
-        async with running(ON) as desk:
-            await live(desk)
-            await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
-            for name, family in (await scrape(desk)).items():
-                if name != "rocketmq_send_to_dlq_messages_total":
-                    assert not any(("topic", "T") in labels for _, labels in family.samples), name
-
-    run_virtual(main())
+@virtual
+async def test_figures_of_a_deleted_topic_are_gone() -> None:
+    async with running(ON) as desk:
+        await live(desk)
+        await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        for name, family in (await scrape(desk)).items():
+            if name != "rocketmq_send_to_dlq_messages_total":
+                assert not any(("topic", "T") in labels for _, labels in family.samples), name
 
 
-def test_the_operators_labels_are_on_every_sample() -> None:
-    async def main() -> None:
-        config = replace(ON, metrics=replace(ON.metrics, labels=("rack:r1", "room:2 left")))
-        async with running(config) as desk:
-            families = await scrape(desk)
-            del families["target_info"]  # Apache's has no labels at all
-            for name, family in families.items():
-                for _, labels in family.samples:
-                    assert {("rack", "r1"), ("room", "2 left")} <= labels, name
-
-    run_virtual(main())
+@virtual
+async def test_the_operators_labels_are_on_every_sample() -> None:
+    config = replace(ON, metrics=replace(ON.metrics, labels=("rack:r1", "room:2 left")))
+    async with running(config) as desk:
+        families = await scrape(desk)
+        del families["target_info"]  # Apache's has no labels at all
+        for name, family in families.items():
+            for _, labels in family.samples:
+                assert {("rack", "r1"), ("room", "2 left")} <= labels, name
 
 
-def test_nothing_is_served_unless_asked_for() -> None:
-    async def main() -> None:
-        async with running() as desk:
-            with pytest.raises(ConnectionRefusedError):
-                await desk.broker._network.connect(Browser, "127.0.0.1", 5557)
-
-    run_virtual(main())
+@virtual
+async def test_nothing_is_served_unless_asked_for() -> None:
+    async with running() as desk:
+        with pytest.raises(ConnectionRefusedError):
+            await desk.broker._network.connect(Browser, "127.0.0.1", 5557)
 
 
 @pytest.mark.parametrize("kind", ["OTLP_GRPC", "LOG", "yes"])

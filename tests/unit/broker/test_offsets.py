@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit import virtual
 from tests.unit.broker.kit import Bench, HandClock, Peer
-from tests.unit.remoting.kit import connected, turn, virtual
+from tests.unit.remoting.kit import connected, turn
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules, OffsetRules
@@ -365,22 +366,20 @@ async def test_a_commit_of_a_group_that_is_not_known_yet_creates_it() -> None:
     assert bench.offsets.query("G", "T", 0) == 3
 
 
-def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_operator_creates_it(
+@virtual
+async def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_operator_creates_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        bench = Bench()
-        peer = bench.connect()
-        bench.topics.update(Topic("T", 1, 1), {})
-        bench.groups.configure(GroupRules(auto_create=False))
-        fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
-        assert (await peer.ask(UPDATE, **fields)).code == 0
-        assert bench.groups.find("G") is None
-        assert bench.offsets.query("G", "T", 0) == 3
-        assert "Group G is not known" in caplog.text
-        assert "updateSubGroup" in caplog.text
-
-    run_virtual(main())
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    bench.groups.configure(GroupRules(auto_create=False))
+    fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
+    assert (await peer.ask(UPDATE, **fields)).code == 0
+    assert bench.groups.find("G") is None
+    assert bench.offsets.query("G", "T", 0) == 3
+    assert "Group G is not known" in caplog.text
+    assert "updateSubGroup" in caplog.text
 
 
 def test_commits_of_groups_that_may_not_be_created_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,39 +400,35 @@ def test_commits_of_groups_that_may_not_be_created_have_a_bound(monkeypatch: pyt
     run_virtual(main())
 
 
-def test_a_commit_that_cannot_be_kept_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+@virtual
+async def test_a_commit_that_cannot_be_kept_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """One of a topic that is not there would make the group skip messages, should the topic come back."""
 
-    async def main() -> None:
-        bench = Bench()
-        peer = bench.connect()
-        bench.topics.update(Topic("T", 1, 1), {})
-        fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
-        answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
-        assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
-        answer = await peer.ask(UPDATE, **(fields | {"consumerGroup": "no group"}))
-        assert (answer.code, "no group" in str(answer.remark)) == (29, True)
-        answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0)
-        assert (answer.code, answer.remark) == (29, "Offset is null, topic is T")
-        answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", commitOffset=3)
-        assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")
-        assert bench.offsets.topics_of_group("G") == []
-        assert not caplog.records, "the peer has an answer"
-
-    run_virtual(main())
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
+    answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
+    assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
+    answer = await peer.ask(UPDATE, **(fields | {"consumerGroup": "no group"}))
+    assert (answer.code, "no group" in str(answer.remark)) == (29, True)
+    answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0)
+    assert (answer.code, answer.remark) == (29, "Offset is null, topic is T")
+    answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", commitOffset=3)
+    assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")
+    assert bench.offsets.topics_of_group("G") == []
+    assert not caplog.records, "the peer has an answer"
 
 
-def test_a_refused_commit_that_wants_no_answer_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        bench = Bench()
-        peer = bench.connect()
-        fields = {"consumerGroup": "G", "topic": "nope", "queueId": "0", "commitOffset": "3"}
-        peer.connection.data_received(encode(Command(UPDATE, 1, flag=ONEWAY, ext=fields)))
-        await turn()
-        assert "Commit of group G by 127.0.0.1" in caplog.text
-        assert "Topic nope not exist!" in caplog.text
-
-    run_virtual(main())
+@virtual
+async def test_a_refused_commit_that_wants_no_answer_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    peer = bench.connect()
+    fields = {"consumerGroup": "G", "topic": "nope", "queueId": "0", "commitOffset": "3"}
+    peer.connection.data_received(encode(Command(UPDATE, 1, flag=ONEWAY, ext=fields)))
+    await turn()
+    assert "Commit of group G by 127.0.0.1" in caplog.text
+    assert "Topic nope not exist!" in caplog.text
 
 
 @virtual

@@ -4,9 +4,9 @@ import json
 import lzma
 from pathlib import Path
 
+from tests.kit import virtual
 from tests.unit.broker.desk import running
 from tests.unit.broker.test_golden_exchanges import command_of
-from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command

@@ -1,27 +1,17 @@
 """What a consumer is told: statuses, next offsets, waiting and waking."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import CONFIG, Desk, records, running
+from tests.unit.broker.desk import CONFIG, Desk, in_broker, records
 
 from turbopump.broker.consume.pull import MAX_PARKED_PER_CONNECTION, tag_filter
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
-from turbopump.testing.loop import run_virtual
 
 SUSPEND_AND_SUBSCRIPTION = 6
-
-
-def with_broker(scenario: Callable[[Desk], Coroutine[Any, Any, None]], **changes: Any) -> None:
-    async def run() -> None:
-        async with running(**changes) as desk:
-            await scenario(desk)
-
-    run_virtual(run())
 
 
 async def three_messages(desk: Desk, **changes: Any) -> None:
@@ -45,151 +35,133 @@ def offsets_of(answer: Any) -> tuple[int, int, int]:
         (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
     ],
 )
-def test_the_answer_says_where_to_go_on(offset: int, code: int, remark: str, next_offset: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        answer = await desk.pull("T", offset)
-        assert (answer.code, answer.remark) == (code, remark)
-        assert offsets_of(answer) == (next_offset, 0, 3)
-        assert answer.ext is not None
-        assert answer.ext["suggestWhichBrokerId"] == "0"
-
-    with_broker(scenario)
+@in_broker()
+async def test_the_answer_says_where_to_go_on(
+    desk: Desk, offset: int, code: int, remark: str, next_offset: int
+) -> None:
+    await three_messages(desk)
+    answer = await desk.pull("T", offset)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert offsets_of(answer) == (next_offset, 0, 3)
+    assert answer.ext is not None
+    assert answer.ext["suggestWhichBrokerId"] == "0"
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, 19), (5, 21), (-1, 21)])
-def test_an_empty_queue_moves_everyone_to_its_start(offset: int, code: int) -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        answer = await desk.pull("T", offset, queue_id=3)
-        assert (answer.code, answer.remark) == (code, "NO_MESSAGE_IN_QUEUE")
-        assert offsets_of(answer) == (0, 0, 0)
-
-    with_broker(scenario)
+@in_broker()
+async def test_an_empty_queue_moves_everyone_to_its_start(desk: Desk, offset: int, code: int) -> None:
+    await three_messages(desk)
+    answer = await desk.pull("T", offset, queue_id=3)
+    assert (answer.code, answer.remark) == (code, "NO_MESSAGE_IN_QUEUE")
+    assert offsets_of(answer) == (0, 0, 0)
 
 
-def test_records_arrive_as_they_were_sent() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk, pairs={"TAGS": "A", "KEYS": "k1 k2"})
-        found = records(await desk.pull("T", 0))
-        assert [record.body for record in found] == [b"0", b"1", b"2"]
-        assert [record.queue_offset for record in found] == [0, 1, 2]
-        assert found[0].tags == "A"
-        assert found[0].keys == "k1 k2"
-
-    with_broker(scenario)
+@in_broker()
+async def test_records_arrive_as_they_were_sent(desk: Desk) -> None:
+    await three_messages(desk, pairs={"TAGS": "A", "KEYS": "k1 k2"})
+    found = records(await desk.pull("T", 0))
+    assert [record.body for record in found] == [b"0", b"1", b"2"]
+    assert [record.queue_offset for record in found] == [0, 1, 2]
+    assert found[0].tags == "A"
+    assert found[0].keys == "k1 k2"
 
 
-def test_a_tag_that_nobody_sent_moves_the_consumer_past_everything() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk, pairs={"TAGS": "A"})
-        answer = await desk.pull("T", 0, subscription="B")
-        assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
-        assert offsets_of(answer)[0] == 3
-        assert (await desk.pull("T", 0, subscription="B || A")).code == ResponseCode.SUCCESS
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_tag_that_nobody_sent_moves_the_consumer_past_everything(desk: Desk) -> None:
+    await three_messages(desk, pairs={"TAGS": "A"})
+    answer = await desk.pull("T", 0, subscription="B")
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+    assert offsets_of(answer)[0] == 3
+    assert (await desk.pull("T", 0, subscription="B || A")).code == ResponseCode.SUCCESS
 
 
-def test_a_pull_that_waits_is_answered_when_its_message_arrives() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        waiting = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        await desk.send("T", b"news")
-        answer = await waiting
-        assert [record.body for record in records(answer)] == [b"news"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_pull_that_waits_is_answered_when_its_message_arrives(desk: Desk) -> None:
+    await three_messages(desk)
+    waiting = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await desk.send("T", b"news")
+    answer = await waiting
+    assert [record.body for record in records(answer)] == [b"news"]
 
 
-def test_a_pull_that_waits_in_vain_is_answered_when_its_time_is_over() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=7_000)
-        assert answer.code == ResponseCode.PULL_NOT_FOUND
-        assert loop.time() - began == pytest.approx(7, abs=0.01)
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_pull_that_waits_in_vain_is_answered_when_its_time_is_over(desk: Desk) -> None:
+    await three_messages(desk)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=7_000)
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert loop.time() - began == pytest.approx(7, abs=0.01)
 
 
-def test_a_parked_pull_costs_one_timer_however_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        callbacks: list[str] = []
-        run_handle = asyncio.Handle._run  # type: ignore[attr-defined]
+@in_broker()
+async def test_a_parked_pull_costs_one_timer_however_long_it_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await three_messages(desk)
+    callbacks: list[str] = []
+    run_handle = asyncio.Handle._run  # type: ignore[attr-defined]
 
-        def note(handle: Any) -> None:
-            callbacks.append(getattr(handle._callback, "__qualname__", ""))
-            run_handle(handle)
+    def note(handle: Any) -> None:
+        callbacks.append(getattr(handle._callback, "__qualname__", ""))
+        run_handle(handle)
 
-        monkeypatch.setattr(asyncio.Handle, "_run", note)
-        answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=30_000)
-        assert answer.code == ResponseCode.PULL_NOT_FOUND
-        assert len([name for name in callbacks if name.startswith("PullHandler.")]) == 1
-
-    with_broker(scenario)
-
-
-def test_a_message_that_the_filter_refuses_lets_the_pull_go_on_after_five_seconds() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        waiting = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, subscription="B"))
-        await asyncio.sleep(1)
-        await desk.send("T", b"other", pairs={"TAGS": "A"})
-        answer = await waiting
-        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        assert offsets_of(answer)[0] == 4
-        assert loop.time() - began == pytest.approx(5, abs=0.01)
-
-    with_broker(scenario)
+    monkeypatch.setattr(asyncio.Handle, "_run", note)
+    answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=30_000)
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert len([name for name in callbacks if name.startswith("PullHandler.")]) == 1
 
 
-def test_without_long_polling_a_pull_waits_a_second() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
-        assert loop.time() - began == pytest.approx(1, abs=0.01)
-
-    with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, long_polling=False)))
-
-
-def test_a_connection_that_is_closed_leaves_the_place_of_its_parked_pull_at_once() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
-        await asyncio.sleep(0.1)
-        (await desk.client.connect(desk.address)).abort()
-        with pytest.raises(OSError):
-            await first
-        await asyncio.sleep(0.1)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
-        assert loop.time() - began == pytest.approx(15, abs=0.01)
-
-    with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
+@in_broker()
+async def test_a_message_that_the_filter_refuses_lets_the_pull_go_on_after_five_seconds(desk: Desk) -> None:
+    await three_messages(desk)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    waiting = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, subscription="B"))
+    await asyncio.sleep(1)
+    await desk.send("T", b"other", pairs={"TAGS": "A"})
+    answer = await waiting
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert offsets_of(answer)[0] == 4
+    assert loop.time() - began == pytest.approx(5, abs=0.01)
 
 
-def test_when_too_many_wait_the_next_is_answered_at_once() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
-        await asyncio.sleep(0.1)
-        began = asyncio.get_running_loop().time()
-        second = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
-        assert second.code == ResponseCode.PULL_NOT_FOUND
-        assert asyncio.get_running_loop().time() - began < 0.1
-        first.cancel()
+@in_broker(config=replace(CONFIG, polling=replace(CONFIG.polling, long_polling=False)))
+async def test_without_long_polling_a_pull_waits_a_second(desk: Desk) -> None:
+    await three_messages(desk)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
+    assert loop.time() - began == pytest.approx(1, abs=0.01)
 
-    with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
+
+@in_broker(config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
+async def test_a_connection_that_is_closed_leaves_the_place_of_its_parked_pull_at_once(desk: Desk) -> None:
+    await three_messages(desk)
+    first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
+    await asyncio.sleep(0.1)
+    (await desk.client.connect(desk.address)).abort()
+    with pytest.raises(OSError):
+        await first
+    await asyncio.sleep(0.1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
+    assert loop.time() - began == pytest.approx(15, abs=0.01)
+
+
+@in_broker(config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
+async def test_when_too_many_wait_the_next_is_answered_at_once(desk: Desk) -> None:
+    await three_messages(desk)
+    first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
+    await asyncio.sleep(0.1)
+    began = asyncio.get_running_loop().time()
+    second = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
+    assert second.code == ResponseCode.PULL_NOT_FOUND
+    assert asyncio.get_running_loop().time() - began < 0.1
+    first.cancel()
 
 
 @pytest.mark.parametrize(
@@ -202,45 +174,37 @@ def test_when_too_many_wait_the_next_is_answered_at_once() -> None:
         ({"expressionType": "SQL92"}, 1, "The broker does not support consumer to filter message by SQL92"),
     ],
 )
-def test_a_refused_pull_says_why(changes: dict[str, Any], code: int, remark: str) -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        answer = await desk.pull(changes.pop("topic", "T"), 0, **changes)
-        assert answer.code == code
-        assert (answer.remark or "").startswith(remark)
-        assert answer.ext == {}
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_refused_pull_says_why(desk: Desk, changes: dict[str, Any], code: int, remark: str) -> None:
+    await three_messages(desk)
+    answer = await desk.pull(changes.pop("topic", "T"), 0, **changes)
+    assert answer.code == code
+    assert (answer.remark or "").startswith(remark)
+    assert answer.ext == {}
 
 
-def test_a_broker_without_read_permission_refuses_with_the_kind() -> None:
-    async def scenario(desk: Desk) -> None:
-        answer = await desk.pull("T", 0)
-        assert (answer.code, answer.ext) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "1"})
-
-    with_broker(scenario, config=replace(CONFIG, topics=replace(CONFIG.topics, permission=2)))
+@in_broker(config=replace(CONFIG, topics=replace(CONFIG.topics, permission=2)))
+async def test_a_broker_without_read_permission_refuses_with_the_kind(desk: Desk) -> None:
+    answer = await desk.pull("T", 0)
+    assert (answer.code, answer.ext) == (ResponseCode.NO_PERMISSION, {"forbiddenType": "1"})
 
 
-def test_a_lite_pull_is_a_pull_and_the_fast_port_has_neither() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        assert (await desk.pull("T", 0, code=RequestCode.LITE_PULL_MESSAGE)).code == ResponseCode.SUCCESS
-        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
-            answer = await desk.ask(code, {}, port=desk.broker.port - 2)
-            assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_lite_pull_is_a_pull_and_the_fast_port_has_neither(desk: Desk) -> None:
+    await three_messages(desk)
+    assert (await desk.pull("T", 0, code=RequestCode.LITE_PULL_MESSAGE)).code == ResponseCode.SUCCESS
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+        answer = await desk.ask(code, {}, port=desk.broker.port - 2)
+        assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
 
 
-def test_the_offset_that_comes_with_a_pull_is_committed() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        await desk.pull("T", 3, sysFlag=5, commitOffset=2)
-        asked = {"consumerGroup": "readers", "topic": "T", "queueId": 0}
-        answer = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
-        assert answer.ext == {"offset": "2"}
-
-    with_broker(scenario)
+@in_broker()
+async def test_the_offset_that_comes_with_a_pull_is_committed(desk: Desk) -> None:
+    await three_messages(desk)
+    await desk.pull("T", 3, sysFlag=5, commitOffset=2)
+    asked = {"consumerGroup": "readers", "topic": "T", "queueId": 0}
+    answer = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+    assert answer.ext == {"offset": "2"}
 
 
 def test_no_filter_for_a_star_or_nothing() -> None:
@@ -258,19 +222,15 @@ def test_a_filter_knows_its_tags_by_hash() -> None:
     assert not accepts(0)
 
 
-def test_one_client_cannot_take_all_the_places_to_wait() -> None:
-    async def scenario(desk: Desk) -> None:
-        await three_messages(desk)
-        hog = [
-            asyncio.create_task(
-                desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=1 << 60)
-            )
-            for _ in range(MAX_PARKED_PER_CONNECTION + 10)
-        ]
-        await asyncio.sleep(1)
-        assert sum(task.done() for task in hog) == 10
-        await desk.send("T", b"news")
-        answers = await asyncio.gather(*hog)
-        assert sum(answer.code == ResponseCode.SUCCESS for answer in answers) == MAX_PARKED_PER_CONNECTION
-
-    with_broker(scenario)
+@in_broker()
+async def test_one_client_cannot_take_all_the_places_to_wait(desk: Desk) -> None:
+    await three_messages(desk)
+    hog = [
+        asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=1 << 60))
+        for _ in range(MAX_PARKED_PER_CONNECTION + 10)
+    ]
+    await asyncio.sleep(1)
+    assert sum(task.done() for task in hog) == 10
+    await desk.send("T", b"news")
+    answers = await asyncio.gather(*hog)
+    assert sum(answer.code == ResponseCode.SUCCESS for answer in answers) == MAX_PARKED_PER_CONNECTION

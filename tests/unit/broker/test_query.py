@@ -1,7 +1,7 @@
 import asyncio
 
+from tests.kit import virtual
 from tests.unit.broker.kit import Bench
-from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol.record import decode, decode_all
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.remoting.kit import virtual
+from tests.kit import virtual
 
 from turbopump.broker.config import Identity, NameServerConfig, TopicRules
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import Desk, records, running
 from tests.unit.broker.test_resets import beat
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.groups import relay
 from turbopump.protocol import record

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, letters, records, running
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker import config as configuration
 from turbopump.broker.produce import replies

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, records, running
-from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import OffsetRules
 from turbopump.protocol.bodies import ResetOffsetBody, ResetOffsetBodyForC

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import Desk, letters, records, running
 from tests.unit.broker.test_resets import SUSPENDED, beat
-from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -174,19 +175,17 @@ def test_many_unwanted_messages_are_passed_in_steps() -> None:
     with_broker(scenario)
 
 
-def test_expressions_outlive_a_restart() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(Chance(1), VirtualClock())
-        async with running(SQL, disk) as desk:
-            await numbered(desk, 2)
-            await beat(desk, "a = 1")
-        async with running(SQL, disk) as desk:
-            path = "/store/config/consumerFilter.json"
-            assert b'"expression": "a = 1"' in desk.disk.read(path)
-            await beat(desk, "a = 0")  # of the same version: what was registered with it counts
-            assert bodies(await desk.pull("T", 0, sysFlag=0, subVersion=1)) == [b"1"]
-
-    run_virtual(scenario())
+@virtual
+async def test_expressions_outlive_a_restart() -> None:
+    disk = SimulatedDisk(Chance(1), VirtualClock())
+    async with running(SQL, disk) as desk:
+        await numbered(desk, 2)
+        await beat(desk, "a = 1")
+    async with running(SQL, disk) as desk:
+        path = "/store/config/consumerFilter.json"
+        assert b'"expression": "a = 1"' in desk.disk.read(path)
+        await beat(desk, "a = 0")  # of the same version: what was registered with it counts
+        assert bodies(await desk.pull("T", 0, sysFlag=0, subVersion=1)) == [b"1"]
 
 
 def test_who_looks_at_a_queue_for_a_group_sees_its_expression() -> None:

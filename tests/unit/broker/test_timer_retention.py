@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import CONFIG, Desk
+from tests.unit.broker.desk import CONFIG, Desk, in_broker
 from tests.unit.broker.test_delay import arrived, bodies, restarts
 from tests.unit.broker.test_delay_retention import delete_files, fill
-from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.test_timers import RULES, now_ms, recall, sent
 
 from turbopump.protocol.codes import ResponseCode
@@ -27,26 +26,24 @@ def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer_wheel, "SLOTS", 2_000)
 
 
-def test_what_waits_is_put_again_and_keeps_its_time() -> None:
-    async def scenario(desk: Desk) -> None:
-        due = [now_ms(desk) + 600_123 + number for number in range(5)]
-        for number, due_ms in enumerate(due):
-            await sent(desk, b"%d" % number, TIMER_DELIVER_MS=str(due_ms), TAGS="A")
-        handle = await sent(desk, b"no", TIMER_DELIVER_MS=str(due[0]))
-        assert (await recall(desk, handle)).code == ResponseCode.SUCCESS
-        await fill(desk)
-        assert await delete_files(desk, 16_384) >= 16_384
-        await asyncio.sleep(1)
-        queue = desk.store.queues.queue(TIMER_TOPIC, 0)
-        assert (queue.min_offset, queue.max_offset) == (7, 14)
-        await asyncio.sleep(650)
-        found = await arrived(desk)
-        assert [record.body for record in found] == [b"0", b"1", b"2", b"3", b"4"]
-        for record, due_ms in zip(found, due, strict=True):
-            assert 0 <= record.store_timestamp - due_ms <= 1
-            assert record.property_map()["TAGS"] == "A"
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_what_waits_is_put_again_and_keeps_its_time(desk: Desk) -> None:
+    due = [now_ms(desk) + 600_123 + number for number in range(5)]
+    for number, due_ms in enumerate(due):
+        await sent(desk, b"%d" % number, TIMER_DELIVER_MS=str(due_ms), TAGS="A")
+    handle = await sent(desk, b"no", TIMER_DELIVER_MS=str(due[0]))
+    assert (await recall(desk, handle)).code == ResponseCode.SUCCESS
+    await fill(desk)
+    assert await delete_files(desk, 16_384) >= 16_384
+    await asyncio.sleep(1)
+    queue = desk.store.queues.queue(TIMER_TOPIC, 0)
+    assert (queue.min_offset, queue.max_offset) == (7, 14)
+    await asyncio.sleep(650)
+    found = await arrived(desk)
+    assert [record.body for record in found] == [b"0", b"1", b"2", b"3", b"4"]
+    for record, due_ms in zip(found, due, strict=True):
+        assert 0 <= record.store_timestamp - due_ms <= 1
+        assert record.property_map()["TAGS"] == "A"
 
 
 @pytest.mark.parametrize("end", [None, Survival.KEPT, Survival.LOST, Survival.RANDOM])
@@ -74,19 +71,17 @@ def test_nothing_is_lost_or_doubled_when_it_ends_in_the_middle(end: Survival | N
     restarts(before, after, after, **SMALL)
 
 
-def test_files_of_the_timer_log_go_when_their_messages_are_gone() -> None:
-    async def scenario(desk: Desk) -> None:
-        for number in range(40):
-            await sent(desk, b"%d" % number, TIMER_DELAY_MS="500")
-        await asyncio.sleep(3)
-        before = [entry.name for entry in desk.disk.entries("/store/timerlog")]
-        await fill(desk, files=3)
-        await delete_files(desk, 32_768)
-        await sent(desk, b"new", TIMER_DELAY_MS="500")
-        await asyncio.sleep(3)
-        after = [entry.name for entry in desk.disk.entries("/store/timerlog")]
-        assert len(before) > 10
-        assert len(after) <= 2
-        assert desk.store.queues.queue("T", 0).max_offset == 41
-
-    with_broker(scenario, **SMALL)
+@in_broker(**SMALL)
+async def test_files_of_the_timer_log_go_when_their_messages_are_gone(desk: Desk) -> None:
+    for number in range(40):
+        await sent(desk, b"%d" % number, TIMER_DELAY_MS="500")
+    await asyncio.sleep(3)
+    before = [entry.name for entry in desk.disk.entries("/store/timerlog")]
+    await fill(desk, files=3)
+    await delete_files(desk, 32_768)
+    await sent(desk, b"new", TIMER_DELAY_MS="500")
+    await asyncio.sleep(3)
+    after = [entry.name for entry in desk.disk.entries("/store/timerlog")]
+    assert len(before) > 10
+    assert len(after) <= 2
+    assert desk.store.queues.queue("T", 0).max_offset == 41

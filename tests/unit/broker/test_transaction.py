@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.desk import CONFIG, Desk
+from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
 from tests.unit.broker.producers import (
     COMMIT,
     EXPIRED,
@@ -21,7 +21,6 @@ from tests.unit.broker.producers import (
     prepare,
 )
 from tests.unit.broker.test_delay import restarts
-from tests.unit.broker.test_pull import with_broker
 
 from turbopump.broker.config import BrokerConfig, SendConfig, TransactionRules
 from turbopump.broker.transactions.checks import TransactionChecks
@@ -39,28 +38,26 @@ def rules(**changes: Any) -> BrokerConfig:
     return replace(CONFIG, transactions=TransactionRules(**changes))
 
 
-def test_a_half_message_is_kept_where_consumers_do_not_look() -> None:
-    async def scenario(desk: Desk) -> None:
-        await prepare(desk, pairs={"TAGS": "A", "own": "x"}, queue_id=2, h=7)
-        assert await bodies(desk, queue_id=2) == []
-        (half,) = await all_of(desk, HALF)
-        assert half.property_map() == {
-            "TRAN_MSG": "true",
-            "PGROUP": "PG",
-            "UNIQ_KEY": KEY,
-            "WAIT": "true",
-            "TAGS": "A",
-            "own": "x",
-            "REAL_TOPIC": "T",
-            "REAL_QID": "2",
-            "__transactionId__": KEY,
-            "MSG_REGION": "DefaultRegion",
-            "TRACE_ON": "true",
-            "CLUSTER": "DefaultCluster",
-        }
-        assert (half.body, half.flag, half.queue_id, transaction_type(half.sys_flag)) == (b"half", 7, 0, 0)
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_half_message_is_kept_where_consumers_do_not_look(desk: Desk) -> None:
+    await prepare(desk, pairs={"TAGS": "A", "own": "x"}, queue_id=2, h=7)
+    assert await bodies(desk, queue_id=2) == []
+    (half,) = await all_of(desk, HALF)
+    assert half.property_map() == {
+        "TRAN_MSG": "true",
+        "PGROUP": "PG",
+        "UNIQ_KEY": KEY,
+        "WAIT": "true",
+        "TAGS": "A",
+        "own": "x",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "2",
+        "__transactionId__": KEY,
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    assert (half.body, half.flag, half.queue_id, transaction_type(half.sys_flag)) == (b"half", 7, 0, 0)
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -84,33 +81,29 @@ def test_a_committed_message_is_there_as_it_was_sent(flush: str) -> None:
     with_broker(scenario, flush_disk_type=flush)
 
 
-def test_a_message_that_was_rolled_back_is_never_seen() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member()
-        await member.join(desk)
-        place = await prepare(desk)
-        answer = await end(desk, place, ROLLBACK)
-        assert (answer.code, answer.remark) == (OK, "not set any response code")  # Apache's words
-        await asyncio.sleep(100)
-        assert await bodies(desk) == []
-        assert member.questions == []
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_message_that_was_rolled_back_is_never_seen(desk: Desk) -> None:
+    member = Member()
+    await member.join(desk)
+    place = await prepare(desk)
+    answer = await end(desk, place, ROLLBACK)
+    assert (answer.code, answer.remark) == (OK, "not set any response code")  # Apache's words
+    await asyncio.sleep(100)
+    assert await bodies(desk) == []
+    assert member.questions == []
 
 
-def test_an_op_record_is_what_apache_reads_and_says_what_was_decided() -> None:
-    async def scenario(desk: Desk) -> None:
-        first, second = await prepare(desk, b"a"), await prepare(desk, b"b")
-        await end(desk, second, ROLLBACK)
-        await end(desk, first, COMMIT)
-        ops = await all_of(desk, OP)
-        assert [(op.body, op.queue_id, op.sys_flag) for op in ops] == [(b"1", 0, 0), (b"0", 0, 0)]
-        assert [op.property_map() for op in ops] == [
-            {"TAGS": "d", "WAIT": "true", "TURBOPUMP_DECISION": "rollback", "KEYS": "half-1"},
-            {"TAGS": "d", "WAIT": "true", "TURBOPUMP_DECISION": "commit", "KEYS": "half-0"},
-        ]
-
-    with_broker(scenario)
+@in_broker()
+async def test_an_op_record_is_what_apache_reads_and_says_what_was_decided(desk: Desk) -> None:
+    first, second = await prepare(desk, b"a"), await prepare(desk, b"b")
+    await end(desk, second, ROLLBACK)
+    await end(desk, first, COMMIT)
+    ops = await all_of(desk, OP)
+    assert [(op.body, op.queue_id, op.sys_flag) for op in ops] == [(b"1", 0, 0), (b"0", 0, 0)]
+    assert [op.property_map() for op in ops] == [
+        {"TAGS": "d", "WAIT": "true", "TURBOPUMP_DECISION": "rollback", "KEYS": "half-1"},
+        {"TAGS": "d", "WAIT": "true", "TURBOPUMP_DECISION": "commit", "KEYS": "half-0"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,52 +116,46 @@ def test_an_op_record_is_what_apache_reads_and_says_what_was_decided() -> None:
         ({"commitOrRollback": 5}, "commitOrRollback field wrong: 5"),
     ],
 )
-def test_an_end_that_names_no_half_message_of_the_group_is_refused(
-    changes: dict[str, Any], remark: str
+@in_broker()
+async def test_an_end_that_names_no_half_message_of_the_group_is_refused(
+    desk: Desk, changes: dict[str, Any], remark: str
 ) -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk)
-        answer = await end(desk, place, COMMIT, **changes)
-        assert (answer.code, answer.remark) == (FAILED, remark)
-        assert await bodies(desk) == []
-
-    with_broker(scenario)
+    place = await prepare(desk)
+    answer = await end(desk, place, COMMIT, **changes)
+    assert (answer.code, answer.remark) == (FAILED, remark)
+    assert await bodies(desk) == []
 
 
-def test_an_end_cannot_name_a_message_that_is_no_half_message() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk)
-        await end(desk, place, COMMIT)
-        (message,) = await all_of(desk, "T")
-        answer = await end(desk, (message.physical_offset, message.queue_offset), COMMIT)
-        assert answer.code == FAILED
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_an_end_cannot_name_a_message_that_is_no_half_message(desk: Desk) -> None:
+    place = await prepare(desk)
+    await end(desk, place, COMMIT)
+    (message,) = await all_of(desk, "T")
+    answer = await end(desk, (message.physical_offset, message.queue_offset), COMMIT)
+    assert answer.code == FAILED
+    assert await bodies(desk) == [b"half"]
 
 
-def test_who_does_not_know_yet_gets_no_answer_and_is_asked_later() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        place = await prepare(desk)
-        with pytest.raises(TimeoutError):
-            await desk.ask(
-                RequestCode.END_TRANSACTION,
-                {
-                    "producerGroup": "PG",
-                    "tranStateTableOffset": place[1],
-                    "commitLogOffset": place[0],
-                    "commitOrRollback": UNKNOWN,
-                    "msgId": "ID",
-                },
-                timeout_s=1,
-            )
-        await asyncio.sleep(40)
-        assert await bodies(desk) == [b"half"]
-        assert len(member.questions) == 1
-
-    with_broker(scenario)
+@in_broker()
+async def test_who_does_not_know_yet_gets_no_answer_and_is_asked_later(desk: Desk) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    place = await prepare(desk)
+    with pytest.raises(TimeoutError):
+        await desk.ask(
+            RequestCode.END_TRANSACTION,
+            {
+                "producerGroup": "PG",
+                "tranStateTableOffset": place[1],
+                "commitLogOffset": place[0],
+                "commitOrRollback": UNKNOWN,
+                "msgId": "ID",
+            },
+            timeout_s=1,
+        )
+    await asyncio.sleep(40)
+    assert await bodies(desk) == [b"half"]
+    assert len(member.questions) == 1
 
 
 # The first decision counts
@@ -212,166 +199,146 @@ def test_8158_no_message_is_committed_twice_or_after_a_rollback(
     restarts(one, *([after_a_restart] if forgotten else []), flush_disk_type=flush, index_enabled=index)
 
 
-def test_two_ends_at_once_store_one_message() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk)
-        answers = await asyncio.gather(*(end(desk, place, COMMIT) for _ in range(5)))
-        assert [answer.code for answer in answers] == [OK] * 5
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario, flush_disk_type="SYNC_FLUSH")
+@in_broker(flush_disk_type="SYNC_FLUSH")
+async def test_two_ends_at_once_store_one_message(desk: Desk) -> None:
+    place = await prepare(desk)
+    answers = await asyncio.gather(*(end(desk, place, COMMIT) for _ in range(5)))
+    assert [answer.code for answer in answers] == [OK] * 5
+    assert await bodies(desk) == [b"half"]
 
 
-def test_an_end_past_the_time_that_the_message_asked_for_is_refused() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk, pairs={"CHECK_IMMUNITY_TIME_IN_SECONDS": "8"})
-        await asyncio.sleep(8.5)
-        assert (await end(desk, place, COMMIT)).code == REFUSED
-        assert await bodies(desk) == []
-        assert (await end(desk, place, COMMIT, fromTransactionCheck="true")).code == OK
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_an_end_past_the_time_that_the_message_asked_for_is_refused(desk: Desk) -> None:
+    place = await prepare(desk, pairs={"CHECK_IMMUNITY_TIME_IN_SECONDS": "8"})
+    await asyncio.sleep(8.5)
+    assert (await end(desk, place, COMMIT)).code == REFUSED
+    assert await bodies(desk) == []
+    assert (await end(desk, place, COMMIT, fromTransactionCheck="true")).code == OK
+    assert await bodies(desk) == [b"half"]
 
 
 # Who is asked
 
 
-def test_a_producer_is_asked_about_what_it_has_not_ended() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        place = await prepare(desk, queue_id=3, pairs={"own": "x"}, h=7)
-        await asyncio.sleep(45)
-        assert await bodies(desk, queue_id=3) == [b"half"]
-        (question,), (shown,) = member.questions, member.shown
-        first, copy = await all_of(desk, HALF)
-        assert (question.commitLogOffset, question.tranStateTableOffset) == (copy.physical_offset, 1)
-        assert (question.msgId, question.transactionId, question.topic) == (KEY, KEY, HALF)
-        assert question.bname == "broker-a"
-        assert question.offsetMsgId == f"7F00000100002A9F{copy.physical_offset:016X}"
-        assert (shown.topic, shown.queue_id, shown.queue_offset, shown.sys_flag) == ("T", 3, 1, 0)
-        assert (shown.body, shown.flag) == (b"half", 7)
-        added = {"TRANSACTION_CHECK_TIMES": "1", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
-        assert copy.property_map() == first.property_map() | added
-        assert shown.property_map() == copy.property_map() | {"WAIT": "false"}
-        (message,) = await all_of(desk, "T", 3)
-        assert message.prepared_transaction_offset == copy.physical_offset != place[0]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_producer_is_asked_about_what_it_has_not_ended(desk: Desk) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    place = await prepare(desk, queue_id=3, pairs={"own": "x"}, h=7)
+    await asyncio.sleep(45)
+    assert await bodies(desk, queue_id=3) == [b"half"]
+    (question,), (shown,) = member.questions, member.shown
+    first, copy = await all_of(desk, HALF)
+    assert (question.commitLogOffset, question.tranStateTableOffset) == (copy.physical_offset, 1)
+    assert (question.msgId, question.transactionId, question.topic) == (KEY, KEY, HALF)
+    assert question.bname == "broker-a"
+    assert question.offsetMsgId == f"7F00000100002A9F{copy.physical_offset:016X}"
+    assert (shown.topic, shown.queue_id, shown.queue_offset, shown.sys_flag) == ("T", 3, 1, 0)
+    assert (shown.body, shown.flag) == (b"half", 7)
+    added = {"TRANSACTION_CHECK_TIMES": "1", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
+    assert copy.property_map() == first.property_map() | added
+    assert shown.property_map() == copy.property_map() | {"WAIT": "false"}
+    (message,) = await all_of(desk, "T", 3)
+    assert message.prepared_transaction_offset == copy.physical_offset != place[0]
 
 
-def test_nobody_is_asked_before_the_time_is_up() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member()
-        await member.join(desk)
-        await asyncio.sleep(9)
-        await prepare(desk)
-        await asyncio.sleep(1.5)  # a round at 10 s
-        assert member.questions == []
-        await asyncio.sleep(30)
-        assert len(member.questions) == 1
-
-    with_broker(scenario)
+@in_broker()
+async def test_nobody_is_asked_before_the_time_is_up(desk: Desk) -> None:
+    member = Member()
+    await member.join(desk)
+    await asyncio.sleep(9)
+    await prepare(desk)
+    await asyncio.sleep(1.5)  # a round at 10 s
+    assert member.questions == []
+    await asyncio.sleep(30)
+    assert len(member.questions) == 1
 
 
-def test_a_message_may_ask_for_more_time() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        await prepare(desk, pairs={"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"})
-        await asyncio.sleep(99)
-        assert member.questions == []
-        assert len(await all_of(desk, HALF)) == 1
-        await asyncio.sleep(60)
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_message_may_ask_for_more_time(desk: Desk) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    await prepare(desk, pairs={"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"})
+    await asyncio.sleep(99)
+    assert member.questions == []
+    assert len(await all_of(desk, HALF)) == 1
+    await asyncio.sleep(60)
+    assert await bodies(desk) == [b"half"]
 
 
-def test_544_a_message_whose_time_is_up_in_the_millisecond_of_a_round_is_asked_about_later() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        clock = desk.disk.clock
-        begun_ms = clock.now_ms()
-        await prepare(desk, g=begun_ms + 4000)  # the round at 10 s finds it at its very time
-        await asyncio.sleep(100)
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
-
-
-def test_a_producer_whose_clock_is_ahead_is_asked_all_the_same() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        await prepare(desk, g=desk.disk.clock.now_ms() + 10**9)
-        await asyncio.sleep(45)
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_544_a_message_whose_time_is_up_in_the_millisecond_of_a_round_is_asked_about_later(
+    desk: Desk,
+) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    clock = desk.disk.clock
+    begun_ms = clock.now_ms()
+    await prepare(desk, g=begun_ms + 4000)  # the round at 10 s finds it at its very time
+    await asyncio.sleep(100)
+    assert await bodies(desk) == [b"half"]
 
 
-def test_members_of_the_group_are_asked_in_turn_and_none_of_another() -> None:
-    async def scenario(desk: Desk) -> None:
-        members = [Member(), Member()]
-        for number, member in enumerate(members):
-            await member.join(desk, f"client-{number}")
-        other = Member()
-        await other.join(desk, "stranger", group="Others")
-        for number in range(4):
-            await prepare(desk, b"%d" % number)
-        await asyncio.sleep(35)
-        assert [len(member.questions) for member in members] == [2, 2]
-        assert other.questions == []
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_producer_whose_clock_is_ahead_is_asked_all_the_same(desk: Desk) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    await prepare(desk, g=desk.disk.clock.now_ms() + 10**9)
+    await asyncio.sleep(45)
+    assert await bodies(desk) == [b"half"]
 
 
-def test_when_a_producer_is_gone_another_of_the_group_is_asked() -> None:
-    async def scenario(desk: Desk) -> None:
-        first, second = Member(), Member(lambda half: COMMIT)
-        client = await first.join(desk, "first")
-        await prepare(desk)
-        await client.close()
-        await second.join(desk, "second")
-        await asyncio.sleep(45)
-        assert first.questions == []
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
-
-
-def test_without_a_producer_nothing_is_written_and_nothing_expires_until_one_comes() -> None:
-    async def scenario(desk: Desk) -> None:
-        await prepare(desk)
-        await asyncio.sleep(3600)
-        assert len(await all_of(desk, HALF)) == 1
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        await asyncio.sleep(45)
-        assert [half.property_map()["TRANSACTION_CHECK_TIMES"] for half in member.shown] == ["1"]
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_members_of_the_group_are_asked_in_turn_and_none_of_another(desk: Desk) -> None:
+    members = [Member(), Member()]
+    for number, member in enumerate(members):
+        await member.join(desk, f"client-{number}")
+    other = Member()
+    await other.join(desk, "stranger", group="Others")
+    for number in range(4):
+        await prepare(desk, b"%d" % number)
+    await asyncio.sleep(35)
+    assert [len(member.questions) for member in members] == [2, 2]
+    assert other.questions == []
 
 
-def test_questions_stop_when_the_decision_comes() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member()
-        await member.join(desk)
-        place = await prepare(desk)
-        await asyncio.sleep(45)
-        assert len(member.questions) > 0
-        asked = len(member.questions)
-        assert (await end(desk, place, COMMIT)).code == OK  # it names the first record, not the copy
-        await asyncio.sleep(300)
-        assert len(member.questions) == asked
-        assert await bodies(desk) == [b"half"]
-        assert (await end(desk, place, ROLLBACK)).code == REFUSED
+@in_broker()
+async def test_when_a_producer_is_gone_another_of_the_group_is_asked(desk: Desk) -> None:
+    first, second = Member(), Member(lambda half: COMMIT)
+    client = await first.join(desk, "first")
+    await prepare(desk)
+    await client.close()
+    await second.join(desk, "second")
+    await asyncio.sleep(45)
+    assert first.questions == []
+    assert await bodies(desk) == [b"half"]
 
-    with_broker(scenario)
+
+@in_broker()
+async def test_without_a_producer_nothing_is_written_and_nothing_expires_until_one_comes(desk: Desk) -> None:
+    await prepare(desk)
+    await asyncio.sleep(3600)
+    assert len(await all_of(desk, HALF)) == 1
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    await asyncio.sleep(45)
+    assert [half.property_map()["TRANSACTION_CHECK_TIMES"] for half in member.shown] == ["1"]
+    assert await bodies(desk) == [b"half"]
+
+
+@in_broker()
+async def test_questions_stop_when_the_decision_comes(desk: Desk) -> None:
+    member = Member()
+    await member.join(desk)
+    place = await prepare(desk)
+    await asyncio.sleep(45)
+    assert len(member.questions) > 0
+    asked = len(member.questions)
+    assert (await end(desk, place, COMMIT)).code == OK  # it names the first record, not the copy
+    await asyncio.sleep(300)
+    assert len(member.questions) == asked
+    assert await bodies(desk) == [b"half"]
+    assert (await end(desk, place, ROLLBACK)).code == REFUSED
 
 
 def test_a_decision_that_comes_during_a_round_is_the_end_of_the_questions(
@@ -476,23 +443,17 @@ def test_a_late_decision_about_an_expired_transaction_counts_once(decision: int,
     with_broker(scenario, config=rules(check_most=2))
 
 
-def test_a_transaction_older_than_the_log_is_kept_expires() -> None:
-    async def scenario(desk: Desk) -> None:
-        await prepare(desk)
-        await asyncio.sleep(3600 + 60)
-        assert len(await all_of(desk, EXPIRED)) == 1
-
-    with_broker(scenario, file_reserved_hours=1)
+@in_broker(file_reserved_hours=1)
+async def test_a_transaction_older_than_the_log_is_kept_expires(desk: Desk) -> None:
+    await prepare(desk)
+    await asyncio.sleep(3600 + 60)
+    assert len(await all_of(desk, EXPIRED)) == 1
 
 
-def test_a_message_that_is_not_there_cannot_be_resumed() -> None:
-    async def scenario(desk: Desk) -> None:
-        answer = await desk.ask(
-            RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "7F00000100002A9F" + "0" * 16}
-        )
-        assert answer.code == FAILED
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_message_that_is_not_there_cannot_be_resumed(desk: Desk) -> None:
+    answer = await desk.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "7F00000100002A9F" + "0" * 16})
+    assert answer.code == FAILED
 
 
 # Nothing stops at one
@@ -538,18 +499,16 @@ def test_a_half_message_that_cannot_be_read_is_passed_over(monkeypatch: pytest.M
     with_broker(scenario)
 
 
-def test_1568_a_full_disk_holds_questions_up_and_loses_nothing() -> None:
-    async def scenario(desk: Desk) -> None:
-        await Member(lambda half: COMMIT).join(desk)
-        await prepare(desk)
-        desk.disk.used_ratio = 0.95
-        await asyncio.sleep(120)
-        assert await bodies(desk) == []
-        desk.disk.used_ratio = 0.5
-        await asyncio.sleep(60)
-        assert await bodies(desk) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_1568_a_full_disk_holds_questions_up_and_loses_nothing(desk: Desk) -> None:
+    await Member(lambda half: COMMIT).join(desk)
+    await prepare(desk)
+    desk.disk.used_ratio = 0.95
+    await asyncio.sleep(120)
+    assert await bodies(desk) == []
+    desk.disk.used_ratio = 0.5
+    await asyncio.sleep(60)
+    assert await bodies(desk) == [b"half"]
 
 
 async def progress(desk: Desk) -> tuple[int, int]:
@@ -562,18 +521,16 @@ async def progress(desk: Desk) -> tuple[int, int]:
     return half, op
 
 
-def test_progress_is_before_the_first_that_is_open() -> None:
-    async def scenario(desk: Desk) -> None:
-        places = [await prepare(desk, b"%d" % number) for number in range(4)]
-        for number in (1, 0, 3):
-            await end(desk, places[number], COMMIT)
-        await asyncio.sleep(6)
-        assert (await progress(desk)) == (2, 0)  # all op records came after that one
-        await end(desk, places[2], ROLLBACK)
-        await asyncio.sleep(6)
-        assert (await progress(desk)) == (4, 4)
-
-    with_broker(scenario)
+@in_broker()
+async def test_progress_is_before_the_first_that_is_open(desk: Desk) -> None:
+    places = [await prepare(desk, b"%d" % number) for number in range(4)]
+    for number in (1, 0, 3):
+        await end(desk, places[number], COMMIT)
+    await asyncio.sleep(6)
+    assert (await progress(desk)) == (2, 0)  # all op records came after that one
+    await end(desk, places[2], ROLLBACK)
+    await asyncio.sleep(6)
+    assert (await progress(desk)) == (4, 4)
 
 
 # Stops and crashes
@@ -673,23 +630,21 @@ def test_a_copy_without_the_op_record_of_the_old_one_is_found_after_a_crash(
 # Files of the log that go
 
 
-def test_an_open_transaction_survives_the_file_it_was_in() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk)
-        for _ in range(30):
-            await desk.send("Plain", bytes(1000))
-        await asyncio.sleep(70)
-        desk.disk.used_ratio = 0.88
-        await asyncio.sleep(20)
-        desk.disk.used_ratio = 0.5
-        assert place[0] < desk.store.log.min_offset
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        await asyncio.sleep(45)
-        assert await bodies(desk) == [b"half"]
-        assert member.shown[0].property_map()["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
-
-    with_broker(scenario, commit_log_file_size=8192)
+@in_broker(commit_log_file_size=8192)
+async def test_an_open_transaction_survives_the_file_it_was_in(desk: Desk) -> None:
+    place = await prepare(desk)
+    for _ in range(30):
+        await desk.send("Plain", bytes(1000))
+    await asyncio.sleep(70)
+    desk.disk.used_ratio = 0.88
+    await asyncio.sleep(20)
+    desk.disk.used_ratio = 0.5
+    assert place[0] < desk.store.log.min_offset
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    await asyncio.sleep(45)
+    assert await bodies(desk) == [b"half"]
+    assert member.shown[0].property_map()["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
 
 
 def test_a_transaction_far_behind_is_moved_without_being_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -713,38 +668,32 @@ def test_a_transaction_far_behind_is_moved_without_being_asked_about(monkeypatch
 # Kinds of messages
 
 
-def test_a_delay_level_counts_from_the_commit() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk, pairs={"DELAY": "2"}, queue_id=1)
-        await asyncio.sleep(20)
-        assert (await end(desk, place, COMMIT)).code == OK
-        await asyncio.sleep(4.9)
-        assert await bodies(desk, queue_id=1) == []
-        await asyncio.sleep(0.3)
-        assert await bodies(desk, queue_id=1) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_delay_level_counts_from_the_commit(desk: Desk) -> None:
+    place = await prepare(desk, pairs={"DELAY": "2"}, queue_id=1)
+    await asyncio.sleep(20)
+    assert (await end(desk, place, COMMIT)).code == OK
+    await asyncio.sleep(4.9)
+    assert await bodies(desk, queue_id=1) == []
+    await asyncio.sleep(0.3)
+    assert await bodies(desk, queue_id=1) == [b"half"]
 
 
-def test_a_time_of_its_own_counts_from_the_commit() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk, pairs={"TIMER_DELAY_SEC": "5"}, queue_id=1)
-        await asyncio.sleep(20)
-        assert (await end(desk, place, COMMIT)).code == OK
-        await asyncio.sleep(4.9)
-        assert await bodies(desk, queue_id=1) == []
-        await asyncio.sleep(0.2)
-        assert await bodies(desk, queue_id=1) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_time_of_its_own_counts_from_the_commit(desk: Desk) -> None:
+    place = await prepare(desk, pairs={"TIMER_DELAY_SEC": "5"}, queue_id=1)
+    await asyncio.sleep(20)
+    assert (await end(desk, place, COMMIT)).code == OK
+    await asyncio.sleep(4.9)
+    assert await bodies(desk, queue_id=1) == []
+    await asyncio.sleep(0.2)
+    assert await bodies(desk, queue_id=1) == [b"half"]
 
 
-def test_a_time_that_cannot_be_is_refused_before_anything_waits_for_its_end() -> None:
-    async def scenario(desk: Desk) -> None:
-        pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TIMER_DELAY_SEC": "x"}
-        assert (await desk.send("T", pairs=pairs)).code == ResponseCode.MESSAGE_ILLEGAL
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_time_that_cannot_be_is_refused_before_anything_waits_for_its_end(desk: Desk) -> None:
+    pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TIMER_DELAY_SEC": "x"}
+    assert (await desk.send("T", pairs=pairs)).code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_a_broker_may_reject_transactions() -> None:
@@ -756,43 +705,37 @@ def test_a_broker_may_reject_transactions() -> None:
     with_broker(scenario, config=replace(CONFIG, sending=SendConfig(reject_transactions=True)))
 
 
-def test_a_sender_cannot_say_that_its_message_is_a_copy() -> None:
-    async def scenario(desk: Desk) -> None:
-        await prepare(desk, b"first")
-        forged = {"TRAN_PREPARED_QUEUE_OFFSET": "0", "TRANSACTION_CHECK_TIMES": "15"}
-        place = await prepare(desk, b"second", pairs=forged)
-        assert (await end(desk, place, ROLLBACK)).code == OK
-        await Member(lambda half: COMMIT).join(desk)
-        await asyncio.sleep(45)
-        assert await bodies(desk) == [b"first"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_sender_cannot_say_that_its_message_is_a_copy(desk: Desk) -> None:
+    await prepare(desk, b"first")
+    forged = {"TRAN_PREPARED_QUEUE_OFFSET": "0", "TRANSACTION_CHECK_TIMES": "15"}
+    place = await prepare(desk, b"second", pairs=forged)
+    assert (await end(desk, place, ROLLBACK)).code == OK
+    await Member(lambda half: COMMIT).join(desk)
+    await asyncio.sleep(45)
+    assert await bodies(desk) == [b"first"]
 
 
-def test_properties_leave_room_for_what_a_renewed_copy_says() -> None:
-    async def scenario(desk: Desk) -> None:
-        member = Member(lambda half: COMMIT)
-        await member.join(desk)
-        taken = refused = 0
-        for size in range(32_000, 32_700, 20):
-            pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "own": "x" * size}
-            answer = await desk.send("T", b"%d" % size, pairs=pairs, g=desk.disk.clock.now_ms())
-            taken += answer.code == OK
-            refused += answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert 0 < taken < taken + refused == 35
-        await asyncio.sleep(45)
-        assert len(await bodies(desk)) == taken
-
-    with_broker(scenario)
+@in_broker()
+async def test_properties_leave_room_for_what_a_renewed_copy_says(desk: Desk) -> None:
+    member = Member(lambda half: COMMIT)
+    await member.join(desk)
+    taken = refused = 0
+    for size in range(32_000, 32_700, 20):
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "own": "x" * size}
+        answer = await desk.send("T", b"%d" % size, pairs=pairs, g=desk.disk.clock.now_ms())
+        taken += answer.code == OK
+        refused += answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert 0 < taken < taken + refused == 35
+    await asyncio.sleep(45)
+    assert len(await bodies(desk)) == taken
 
 
-def test_a_topic_with_fewer_queues_gets_what_was_meant_for_the_others() -> None:
-    async def scenario(desk: Desk) -> None:
-        place = await prepare(desk, queue_id=3)
-        fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
-        fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
-        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)).code == OK
-        assert (await end(desk, place, COMMIT)).code == OK
-        assert await bodies(desk, queue_id=1) == [b"half"]
-
-    with_broker(scenario)
+@in_broker()
+async def test_a_topic_with_fewer_queues_gets_what_was_meant_for_the_others(desk: Desk) -> None:
+    place = await prepare(desk, queue_id=3)
+    fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
+    fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
+    assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)).code == OK
+    assert (await end(desk, place, COMMIT)).code == OK
+    assert await bodies(desk, queue_id=1) == [b"half"]

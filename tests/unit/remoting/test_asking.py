@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.remoting.kit import LOG, RecordingTransport, commands, turn, virtual
+from tests.kit import virtual
+from tests.unit.remoting.kit import LOG, RecordingTransport, commands, turn
 
 from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.frame import JSON, ROCKETMQ

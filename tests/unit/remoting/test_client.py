@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.unit.remoting.kit import virtual
+from tests.kit import virtual
 
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode

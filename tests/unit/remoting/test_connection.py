@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit import virtual
 from tests.properties import examples
-from tests.unit.remoting.kit import LOG, RecordingTransport, asked, commands, connected, turn, virtual
+from tests.unit.remoting.kit import LOG, RecordingTransport, asked, commands, connected, turn
 
 from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.errors import BrokenFrame, Refused
@@ -192,13 +193,11 @@ def test_tls_is_named_in_the_log_and_closed(caplog: pytest.LogCaptureFixture) ->
         b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(12),
     ],
 )
-def test_the_head_that_a_proxy_puts_before_a_connection_closes_it(head: bytes) -> None:
-    async def main() -> None:
-        connection, transport = connected(echo)
-        connection.data_received(head + asked(1))
-        assert (transport.closed, transport.writes) == (True, [])
-
-    run_virtual(main())
+@virtual
+async def test_the_head_that_a_proxy_puts_before_a_connection_closes_it(head: bytes) -> None:
+    connection, transport = connected(echo)
+    connection.data_received(head + asked(1))
+    assert (transport.closed, transport.writes) == (True, [])
 
 
 @virtual

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.unit.remoting.kit import virtual
+from tests.kit import virtual
 
 from turbopump.remoting.http import MAX_REQUEST, TEXT, HttpServer, answer, name_server_pages
 from turbopump.testing.loop import run_virtual

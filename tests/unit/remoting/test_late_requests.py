@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.remoting.kit import virtual
+from tests.kit import virtual
 
 from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame

@@ -2,7 +2,7 @@ import asyncio
 from typing import cast
 
 import pytest
-from tests.unit.remoting.kit import virtual
+from tests.kit import virtual
 
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import run_virtual

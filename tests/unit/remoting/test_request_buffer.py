@@ -1,6 +1,7 @@
 import asyncio
 
-from tests.unit.remoting.kit import turn, virtual
+from tests.kit import virtual
+from tests.unit.remoting.kit import turn
 
 from turbopump.remoting.calls import Calls
 from turbopump.remoting.request_buffer import MAX_BYTES, RequestBuffer

@@ -2,7 +2,8 @@ import asyncio
 import logging
 
 import pytest
-from tests.unit.remoting.kit import RecordingTransport, asked, commands, connected, turn, virtual
+from tests.kit import virtual
+from tests.unit.remoting.kit import RecordingTransport, asked, commands, connected, turn
 
 from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.errors import BrokenBody, NoPermission, Refused, TopicNotFound
@@ -461,83 +462,73 @@ def test_a_link_that_fails_lets_nothing_through(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_links_are_asked_about_plain_sends_once_per_read_event(compiled: bool) -> None:
-    async def main() -> None:
-        links = Chain(), Chain()
-        router = Router({1: Route(None, lambda _: Answer())}, before=links)
-        bulk, connection, transport = in_bulk(router, compiled)
-        for event in range(3):
-            plain = [asked(310, 10 * event + number) for number in range(5)]
-            connection.data_received(b"".join([*plain, asked(1, 9), asked(310, 10 * event + 8)]))
-        assert [link.asked for link in links] == [3, 3]
-        assert [link.checked for link in links] == [[1, 1, 1], [1, 1, 1]]
-        assert len(bulk.taken) == (15 if compiled else 0)
-        assert len(bulk.taken) + len(bulk.served) == 18
-        assert len(commands(b"".join(transport.writes))) == 3
-        connection.data_received(asked(310, 40))
-        connection.data_received(asked(1, 41))
-        assert [link.asked for link in links] == [5, 5]
-
-    run_virtual(main())
+@virtual
+async def test_links_are_asked_about_plain_sends_once_per_read_event(compiled: bool) -> None:
+    links = Chain(), Chain()
+    router = Router({1: Route(None, lambda _: Answer())}, before=links)
+    bulk, connection, transport = in_bulk(router, compiled)
+    for event in range(3):
+        plain = [asked(310, 10 * event + number) for number in range(5)]
+        connection.data_received(b"".join([*plain, asked(1, 9), asked(310, 10 * event + 8)]))
+    assert [link.asked for link in links] == [3, 3]
+    assert [link.checked for link in links] == [[1, 1, 1], [1, 1, 1]]
+    assert len(bulk.taken) == (15 if compiled else 0)
+    assert len(bulk.taken) + len(bulk.served) == 18
+    assert len(commands(b"".join(transport.writes))) == 3
+    connection.data_received(asked(310, 40))
+    connection.data_received(asked(1, 41))
+    assert [link.asked for link in links] == [5, 5]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_plain_sends_that_one_link_does_not_permit_are_checked_one_by_one(compiled: bool) -> None:
-    async def main() -> None:
-        permits, denies = Chain(), Chain(denies=True, plain=False)
-        router = Router({310: Route(None, lambda _: Answer())}, before=(permits, denies))
-        bulk, connection, transport = in_bulk(router, compiled)
-        connection.data_received(asked(310, 1) + asked(310, 2) + asked(310, 3))
-        assert (bulk.taken, bulk.served) == ([], [])
-        assert (permits.asked, denies.asked, denies.checked) == (1, 1, [310, 310, 310])
-        assert [answer.code for answer in commands(b"".join(transport.writes))] == [16, 16, 16]
-
-    run_virtual(main())
+@virtual
+async def test_plain_sends_that_one_link_does_not_permit_are_checked_one_by_one(compiled: bool) -> None:
+    permits, denies = Chain(), Chain(denies=True, plain=False)
+    router = Router({310: Route(None, lambda _: Answer())}, before=(permits, denies))
+    bulk, connection, transport = in_bulk(router, compiled)
+    connection.data_received(asked(310, 1) + asked(310, 2) + asked(310, 3))
+    assert (bulk.taken, bulk.served) == ([], [])
+    assert (permits.asked, denies.asked, denies.checked) == (1, 1, [310, 310, 310])
+    assert [answer.code for answer in commands(b"".join(transport.writes))] == [16, 16, 16]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_deferred_plain_sends_are_asked_about_again(compiled: bool) -> None:
+@virtual
+async def test_deferred_plain_sends_are_asked_about_again(compiled: bool) -> None:
     """Meanwhile the permission may be gone."""
 
-    async def main() -> None:
-        link = Chain()
-        router = Router({1: Route(None, lambda _: None)}, before=[link])
-        bulk, connection, _ = in_bulk(router, compiled)
-        together = bulk.serve
+    link = Chain()
+    router = Router({1: Route(None, lambda _: None)}, before=[link])
+    bulk, connection, _ = in_bulk(router, compiled)
+    together = bulk.serve
 
-        def serve(connection: Connection, frames: list[Frame]) -> None:
-            if connection.saturated:
-                connection.defer(frames)
-            else:
-                together(connection, frames)
+    def serve(connection: Connection, frames: list[Frame]) -> None:
+        if connection.saturated:
+            connection.defer(frames)
+        else:
+            together(connection, frames)
 
-        bulk.serve = serve  # type: ignore[method-assign]
-        router.serve_in_bulk(bulk)
-        connection, transport = connected(
-            router.serve, Limits(requests_in_flight=1), shortcut=router.shortcut
-        )
-        connection.begin(1)
-        connection.data_received(asked(310, 1))
-        assert (link.asked, connection.waiting) == (1, 1)
-        link.plain, link.error = False, NoPermission("not any more")
-        connection.end(1)
-        await turn()
-        assert (link.asked, link.checked, bulk.served) == (2, [310], [])
-        assert [answer.code for answer in commands(b"".join(transport.writes))] == [16]
-
-    run_virtual(main())
+    bulk.serve = serve  # type: ignore[method-assign]
+    router.serve_in_bulk(bulk)
+    connection, transport = connected(router.serve, Limits(requests_in_flight=1), shortcut=router.shortcut)
+    connection.begin(1)
+    connection.data_received(asked(310, 1))
+    assert (link.asked, connection.waiting) == (1, 1)
+    link.plain, link.error = False, NoPermission("not any more")
+    connection.end(1)
+    await turn()
+    assert (link.asked, link.checked, bulk.served) == (2, [310], [])
+    assert [answer.code for answer in commands(b"".join(transport.writes))] == [16]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_without_links_a_bulk_handler_is_called_by_the_connection_itself(compiled: bool) -> None:
-    async def main() -> None:
-        router = Router({})
-        bulk = Bulk(router, compiled)
-        router.serve_in_bulk(bulk)
-        assert router.serve == bulk.serve
-        assert router.shortcut == bulk.shortcut
-
-    run_virtual(main())
+@virtual
+async def test_without_links_a_bulk_handler_is_called_by_the_connection_itself(compiled: bool) -> None:
+    router = Router({})
+    bulk = Bulk(router, compiled)
+    router.serve_in_bulk(bulk)
+    assert router.serve == bulk.serve
+    assert router.shortcut == bulk.shortcut
 
 
 @virtual

@@ -3,7 +3,8 @@ import logging
 from typing import cast
 
 import pytest
-from tests.unit.remoting.kit import asked, commands, turn, virtual
+from tests.kit import virtual
+from tests.unit.remoting.kit import asked, commands, turn
 
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from tests.unit.admin.kit import cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import cluster
 from tests.unit.client.producing import producing, stored
 
 from turbopump.client.encryption import proxies_of
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
 from turbopump.runtime.socks import Proxy, ProxyRefused, SocksNetwork, address_of
+from turbopump.testing.loop import run_virtual
 from turbopump.testing.network import MemoryNetwork
 
 PORT = 1080
@@ -115,30 +117,26 @@ LOGIN = ', "username": "me", "password": "secret"'
 
 
 @pytest.mark.parametrize("login", [None, (b"me", b"secret")])
-def test_a_producer_sends_through_a_proxy(login: tuple[bytes, bytes] | None) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            server = SocksServer(town.network, login)
-            await server.start()
-            await town.create_topic("orders", 1)
-            async with producing(town, socks_proxy_config=rule(more=LOGIN if login else "")) as one:
-                await one.send(ORDER)
-            assert [message.body for message in await stored(town, "orders")] == [b"paid"]
-            assert server.asked == [("127.0.0.1", 9876), ("127.0.0.1", 10911)]
-
-    virtual(scene())
+@virtual
+async def test_a_producer_sends_through_a_proxy(login: tuple[bytes, bytes] | None) -> None:
+    async with cluster() as town:
+        server = SocksServer(town.network, login)
+        await server.start()
+        await town.create_topic("orders", 1)
+        async with producing(town, socks_proxy_config=rule(more=LOGIN if login else "")) as one:
+            await one.send(ORDER)
+        assert [message.body for message in await stored(town, "orders")] == [b"paid"]
+        assert server.asked == [("127.0.0.1", 9876), ("127.0.0.1", 10911)]
 
 
-def test_addresses_that_no_rule_fits_are_reached_directly() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            server = SocksServer(town.network)
-            await server.start()
-            async with producing(town, socks_proxy_config=rule("10.0.0.0/8")) as one:
-                await one.send(ORDER)
-            assert server.asked == []
-
-    virtual(scene())
+@virtual
+async def test_addresses_that_no_rule_fits_are_reached_directly() -> None:
+    async with cluster() as town:
+        server = SocksServer(town.network)
+        await server.start()
+        async with producing(town, socks_proxy_config=rule("10.0.0.0/8")) as one:
+            await one.send(ORDER)
+        assert server.asked == []
 
 
 @pytest.mark.parametrize(
@@ -155,16 +153,14 @@ def test_addresses_that_no_rule_fits_are_reached_directly() -> None:
         (None, 99, Proxy("0.0.0.0/0", "127.0.0.1", PORT), "code 99"),
     ],
 )
-def test_a_refusal_of_the_proxy_says_what_is_wrong(
+@virtual
+async def test_a_refusal_of_the_proxy_says_what_is_wrong(
     login: tuple[bytes, bytes] | None, says: int, proxy: Proxy, words: str
 ) -> None:
-    async def scene() -> None:
-        network = MemoryNetwork()
-        await SocksServer(network, login, says).start()
-        with pytest.raises(ProxyRefused, match=words):
-            await SocksNetwork(network, network, [proxy]).connect(_Pipe, "broker", 10911)
-
-    virtual(scene())
+    network = MemoryNetwork()
+    await SocksServer(network, login, says).start()
+    with pytest.raises(ProxyRefused, match=words):
+        await SocksNetwork(network, network, [proxy]).connect(_Pipe, "broker", 10911)
 
 
 def test_one_that_is_no_proxy_or_hangs_up_is_told_from_one_that_refuses() -> None:
@@ -185,7 +181,7 @@ def test_one_that_is_no_proxy_or_hangs_up_is_told_from_one_that_refuses() -> Non
             with pytest.raises(ProxyRefused, match=words):
                 await through.connect(_Pipe, "broker", 10911)
 
-    virtual(scene())
+    run_virtual(scene())
 
 
 def test_the_first_rule_that_fits_counts_and_names_fit_only_the_one_for_all() -> None:

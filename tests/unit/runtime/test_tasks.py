@@ -3,7 +3,8 @@ import gc
 import logging
 
 import pytest
-from tests.unit.remoting.kit import turn, virtual
+from tests.kit import virtual
+from tests.unit.remoting.kit import turn
 
 from turbopump.runtime.tasks import Tasks
 from turbopump.testing.loop import run_virtual

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from tests.kit import virtual
 from tests.unit.store.lab import HandClock, Workers, check, draft, fill, new_disk, open_store, small
 
 from turbopump.runtime.disk import SystemWorkers
@@ -165,16 +166,14 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
 @pytest.mark.parametrize(
     ("state", "path"), [("to_sync", QUEUE_FILE), ("_changed_dirs", os.path.dirname(QUEUE_FILE))]
 )
-def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state, path):
-    async def main() -> None:
-        store = await started(new_disk())
-        await store.upkeep.take_checkpoint()
-        getattr(store.queues, state).add(path)
-        await store.upkeep.take_checkpoint()
-        assert not getattr(store.queues, state)
-        await store.close()
-
-    run_virtual(main())
+@virtual
+async def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state, path):
+    store = await started(new_disk())
+    await store.upkeep.take_checkpoint()
+    getattr(store.queues, state).add(path)
+    await store.upkeep.take_checkpoint()
+    assert not getattr(store.queues, state)
+    await store.close()
 
 
 def test_after_the_stop_nobody_takes_a_checkpoint():

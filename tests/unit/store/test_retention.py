@@ -3,6 +3,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from tests.kit import virtual
 from tests.unit.store.kit import HandClock
 
 from turbopump.runtime.disk import Usage
@@ -10,7 +11,7 @@ from turbopump.store.commit_log import LogFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.retention import Decision, Retention, decide, hours, used_percent
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.loop import VirtualClock
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR
@@ -133,74 +134,64 @@ async def running(
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_files_go_after_a_minute_ten_per_round_and_the_queues_follow_once_per_round() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(random.Random(1), VirtualClock())
-        store = FakeStore(25, VirtualClock())
-        await running(store, disk, 59)
-        assert len(store.files) == 25
-        await running(store, disk, 65)
-        assert (len(store.files), store.changes) == (15, 1)
-        await running(store, disk, 200)
-        assert (len(store.files), store.changes) == (1, 3)
-
-    run_virtual(scenario())
+@virtual
+async def test_files_go_after_a_minute_ten_per_round_and_the_queues_follow_once_per_round() -> None:
+    disk = SimulatedDisk(random.Random(1), VirtualClock())
+    store = FakeStore(25, VirtualClock())
+    await running(store, disk, 59)
+    assert len(store.files) == 25
+    await running(store, disk, 65)
+    assert (len(store.files), store.changes) == (15, 1)
+    await running(store, disk, 200)
+    assert (len(store.files), store.changes) == (1, 3)
 
 
-def test_a_full_disk_is_noted_at_once_and_forgotten_when_it_has_room_again() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(random.Random(1), VirtualClock())
-        store = FakeStore(1, VirtualClock())
-        disk.used_ratio = 0.95
-        asyncio.get_running_loop().call_later(15, setattr, disk, "used_ratio", 0.5)
-        await running(store, disk, 25)
-        assert store.full == [True, True, False]
-
-    run_virtual(scenario())
+@virtual
+async def test_a_full_disk_is_noted_at_once_and_forgotten_when_it_has_room_again() -> None:
+    disk = SimulatedDisk(random.Random(1), VirtualClock())
+    store = FakeStore(1, VirtualClock())
+    disk.used_ratio = 0.95
+    asyncio.get_running_loop().call_later(15, setattr, disk, "used_ratio", 0.5)
+    await running(store, disk, 25)
+    assert store.full == [True, True, False]
 
 
-def test_a_file_that_cannot_be_deleted_is_tried_again_and_the_rest_is_told() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(random.Random(1), VirtualClock())
-        store = FakeStore(5, VirtualClock())
-        store.broken_file = 2
-        asyncio.get_running_loop().call_later(100, setattr, store, "broken_file", -1)
-        await running(store, disk, 90)
-        assert ([file.start for file in store.files], store.changes) == ([2, 3, 4], 1)
-        await running(store, disk, 100)
-        assert [file.start for file in store.files] == [4]
-
-    run_virtual(scenario())
+@virtual
+async def test_a_file_that_cannot_be_deleted_is_tried_again_and_the_rest_is_told() -> None:
+    disk = SimulatedDisk(random.Random(1), VirtualClock())
+    store = FakeStore(5, VirtualClock())
+    store.broken_file = 2
+    asyncio.get_running_loop().call_later(100, setattr, store, "broken_file", -1)
+    await running(store, disk, 90)
+    assert ([file.start for file in store.files], store.changes) == ([2, 3, 4], 1)
+    await running(store, disk, 100)
+    assert [file.start for file in store.files] == [4]
 
 
-def test_who_guards_what_is_in_a_file_is_asked_before_it_goes() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(random.Random(1), VirtualClock())
-        store = FakeStore(5, VirtualClock())
-        asked: list[int] = []
+@virtual
+async def test_who_guards_what_is_in_a_file_is_asked_before_it_goes() -> None:
+    disk = SimulatedDisk(random.Random(1), VirtualClock())
+    store = FakeStore(5, VirtualClock())
+    asked: list[int] = []
 
-        async def guard(below: int) -> bool:
-            asked.append(below)
-            assert store.files[0].end == below, "not gone yet"
-            return below < 3
+    async def guard(below: int) -> bool:
+        asked.append(below)
+        assert store.files[0].end == below, "not gone yet"
+        return below < 3
 
-        retention = Retention(store, ALWAYS, disk, disk.clock)
-        retention.guards.append(guard)
-        assert await retention.round() == 2
-        assert (asked, store.changes) == ([1, 2, 3], 1)
-        assert await retention.round() == 0
-        assert (asked, store.changes) == ([1, 2, 3, 3], 1)
-
-    run_virtual(scenario())
+    retention = Retention(store, ALWAYS, disk, disk.clock)
+    retention.guards.append(guard)
+    assert await retention.round() == 2
+    assert (asked, store.changes) == ([1, 2, 3], 1)
+    assert await retention.round() == 0
+    assert (asked, store.changes) == ([1, 2, 3, 3], 1)
 
 
-def test_an_operator_can_ask_for_deletion_at_any_hour() -> None:
-    async def scenario() -> None:
-        disk = SimulatedDisk(random.Random(1), VirtualClock())
-        store = FakeStore(3, VirtualClock())
-        retention = Retention(store, StoreConfig(root_dir="/store", delete_when=""), disk, disk.clock)
-        assert await retention.round() == 0
-        retention.ask()
-        assert await retention.round() == 2
-
-    run_virtual(scenario())
+@virtual
+async def test_an_operator_can_ask_for_deletion_at_any_hour() -> None:
+    disk = SimulatedDisk(random.Random(1), VirtualClock())
+    store = FakeStore(3, VirtualClock())
+    retention = Retention(store, StoreConfig(root_dir="/store", delete_when=""), disk, disk.clock)
+    assert await retention.round() == 0
+    retention.ask()
+    assert await retention.round() == 2

@@ -2,9 +2,8 @@
 
 import asyncio
 
+from tests.kit import virtual
 from tests.unit.store.test_flush import Bench, fill
-
-from turbopump.testing.loop import run_virtual
 
 
 def queue_files(bench: Bench) -> int:
@@ -16,29 +15,25 @@ def queue_files(bench: Bench) -> int:
     )
 
 
-def test_a_few_entries_wait_for_the_checkpoint_a_page_of_them_does_not() -> None:
-    async def main() -> None:
-        bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 20, index_enabled=False)
-        await bench.store.start()
-        fill(bench.store, 3)
-        await asyncio.sleep(2)
-        assert queue_files(bench) == 0
-        fill(bench.store, 1000, start=3)
-        await asyncio.sleep(2)
-        assert queue_files(bench) > 0
-        await bench.store.close()
-
-    run_virtual(main())
+@virtual
+async def test_a_few_entries_wait_for_the_checkpoint_a_page_of_them_does_not() -> None:
+    bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 20, index_enabled=False)
+    await bench.store.start()
+    fill(bench.store, 3)
+    await asyncio.sleep(2)
+    assert queue_files(bench) == 0
+    fill(bench.store, 1000, start=3)
+    await asyncio.sleep(2)
+    assert queue_files(bench) > 0
+    await bench.store.close()
 
 
-def test_after_a_checkpoint_nothing_waits() -> None:
-    async def main() -> None:
-        bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 20, index_enabled=False)
-        await bench.store.start()
-        fill(bench.store, 3)
-        await asyncio.sleep(11)
-        assert queue_files(bench) > 0
-        assert not bench.store.queues.dirty
-        await bench.store.close()
-
-    run_virtual(main())
+@virtual
+async def test_after_a_checkpoint_nothing_waits() -> None:
+    bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 20, index_enabled=False)
+    await bench.store.start()
+    fill(bench.store, 3)
+    await asyncio.sleep(11)
+    assert queue_files(bench) > 0
+    assert not bench.store.queues.dirty
+    await bench.store.close()

@@ -3,6 +3,7 @@ import errno
 import random
 
 import pytest
+from tests.kit import virtual
 
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
@@ -98,19 +99,17 @@ def test_pages_that_are_written_again_reach_the_medium_after_a_failed_sync() -> 
     assert sectors(before.crash().read("/f")) == [2] * 8
 
 
-def test_a_sync_in_flight_covers_what_was_written_when_it_began() -> None:
-    async def scenario() -> None:
-        before = SimulatedDisk(random.Random(1), VirtualClock())
-        file = before.create_mapped("/f", SIZE)
-        workers = SimulatedWorkers(before, 1.0, 1.0)
-        file.buffer[:SECTOR] = b"\1" * SECTOR
-        sync = asyncio.ensure_future(workers.run(file.sync))
-        await asyncio.sleep(0.5)
-        file.buffer[SECTOR : 2 * SECTOR] = b"\2" * SECTOR
-        await sync
-        assert sectors(before.crash(Survival.LOST).read("/f"))[:3] == [1, 0, 0]
-
-    run_virtual(scenario())
+@virtual
+async def test_a_sync_in_flight_covers_what_was_written_when_it_began() -> None:
+    before = SimulatedDisk(random.Random(1), VirtualClock())
+    file = before.create_mapped("/f", SIZE)
+    workers = SimulatedWorkers(before, 1.0, 1.0)
+    file.buffer[:SECTOR] = b"\1" * SECTOR
+    sync = asyncio.ensure_future(workers.run(file.sync))
+    await asyncio.sleep(0.5)
+    file.buffer[SECTOR : 2 * SECTOR] = b"\2" * SECTOR
+    await sync
+    assert sectors(before.crash(Survival.LOST).read("/f"))[:3] == [1, 0, 0]
 
 
 def test_a_sync_that_has_not_ended_promises_nothing() -> None:

@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
+from tests.kit import virtual
 
 import turbopump.aio
 from turbopump import Consumer, Message, MessageExt, RetryLater
-from turbopump.testing import AsyncCluster, Cluster, run_virtual
+from turbopump.testing import AsyncCluster, Cluster
 
 
 def fail(message: MessageExt) -> None:
@@ -97,22 +98,20 @@ def test_consumers_that_a_program_makes_for_itself_are_seen_too() -> None:
                 cluster.wait_until_consumed("billing", topic)
 
 
-def test_async_clusters_fail_in_the_same_way() -> None:
-    async def scene() -> None:
-        async with AsyncCluster(clock="virtual") as cluster, cluster.producer() as producer:
-            topic = await cluster.create_topic()
-            consumer = cluster.consumer("readers")
-            with cluster.as_default():
-                own = turbopump.aio.Consumer("billing")
-            consumer.subscribe(topic, fail)
-            own.subscribe(topic, fail)
-            async with consumer, own:
-                await producer.send(Message(topic, b"x"))
-                await asyncio.sleep(1)
-                with pytest.raises(KeyError):
-                    await cluster.wait_until_consumed("readers", topic)
-                with pytest.raises(KeyError):
-                    await cluster.wait_until_consumed("billing", topic)
-                await cluster.wait_until_consumed("readers", topic, expected=KeyError)
-
-    run_virtual(scene())
+@virtual
+async def test_async_clusters_fail_in_the_same_way() -> None:
+    async with AsyncCluster(clock="virtual") as cluster, cluster.producer() as producer:
+        topic = await cluster.create_topic()
+        consumer = cluster.consumer("readers")
+        with cluster.as_default():
+            own = turbopump.aio.Consumer("billing")
+        consumer.subscribe(topic, fail)
+        own.subscribe(topic, fail)
+        async with consumer, own:
+            await producer.send(Message(topic, b"x"))
+            await asyncio.sleep(1)
+            with pytest.raises(KeyError):
+                await cluster.wait_until_consumed("readers", topic)
+            with pytest.raises(KeyError):
+                await cluster.wait_until_consumed("billing", topic)
+            await cluster.wait_until_consumed("readers", topic, expected=KeyError)
