@@ -182,7 +182,7 @@ def send(life: Life, due_ms: list[int], filling: bytes) -> None:
         pairs = {properties.UNIQUE_KEY: f"{number:032d}", properties.TIMER_DELIVER_MS: str(due)}
         postponed = life.timing.postpone(pairs, TOPIC, 0)
         queue = postponed.queue if postponed is not None else life.store.queues.queue(TOPIC, 0)
-        exact = postponed.exact if postponed is not None else b""
+        exact = postponed.suffix if postponed is not None else b""
         packed = properties.pack(pairs).encode() + exact
         body = number.to_bytes(8, "big") + filling
         life.store.log.append([Draft(queue, body, packed, 0, 0, life.clock.now_ms(), bytes(8))])

@@ -124,12 +124,12 @@ class TimerSimulation(DelaySimulation):
             name = body.split(b" ")[0], 0
             postponed = self.timing.postpone(pairs, "T", self.chance.randint(0, 5))
             assert postponed is not None
-            packed = props.pack(pairs).encode() + postponed.exact
+            packed = props.pack(pairs).encode() + postponed.suffix
             draft = Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8), unique_key=key)
             with contextlib.suppress(Refused):
                 self.store.log.append([draft])
                 self.timing.on_postponed()
-                self.handles[name] = postponed.handle
+                self.handles[name] = postponed.fields["recallHandle"]
                 self.sent_ms[name] = self.clock.now_ms()
 
     async def send_back(self) -> None:

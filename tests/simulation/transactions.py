@@ -25,6 +25,7 @@ from tests.writers import writer_of
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.produce.kinds import MessageKinds
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.transactions import checks, recovery
 from turbopump.broker.transactions.checks import TransactionChecks
@@ -151,7 +152,13 @@ class TransactionSimulation(CrashingStore):
             store.log.append([Draft(store.queues.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
         writer = writer_of(store, self.clock)
         self.transactions = OpenTransactions(
-            store, topics, self.offsets, DelaySchedule(store), writer, lambda: RULES, self.clock
+            store,
+            topics,
+            self.offsets,
+            MessageKinds([DelaySchedule(store)]),
+            writer,
+            lambda: RULES,
+            self.clock,
         )
         await reopen(store, self.transactions)
         self.requests = TransactionHandler(

@@ -6,75 +6,45 @@ once, by the object that is picked. Nothing else in this package knows how many 
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Protocol
 
-from turbopump.broker import kinds
 from turbopump.broker.acknowledgement import choose, promise
 from turbopump.broker.address import advertised, primary_local_address
-from turbopump.broker.admin.configuration import ConfigurationHandler
-from turbopump.broker.admin.connections import ConnectionHandler
-from turbopump.broker.admin.groups import GroupHandler
-from turbopump.broker.admin.maintenance import MaintenanceHandler
-from turbopump.broker.admin.progress import ProgressHandler
-from turbopump.broker.admin.queues import QueueHandler
-from turbopump.broker.admin.runtime import RuntimeHandler
-from turbopump.broker.admin.statistics import StatisticsHandler
-from turbopump.broker.admin.topics import TopicHandler
+from turbopump.broker.admin import part as admin
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume import filter_modules
-from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume import part as consume
 from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
-from turbopump.broker.consume.pull import PullHandler
-from turbopump.broker.consume.query import QueryHandler
-from turbopump.broker.consume.send_back import SendBackHandler
-from turbopump.broker.delay.level_records import DelaySchedule
-from turbopump.broker.delay.levels import DelayedMessages
-from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
-from turbopump.broker.delay.timers import TimedMessages
+from turbopump.broker.delay import part as delay
 from turbopump.broker.flow import FlowControl
-from turbopump.broker.groups.assignment import AssignmentHandler, TopicRoutes
-from turbopump.broker.groups.clients import ClientHandler
-from turbopump.broker.groups.locks import LockHandler
-from turbopump.broker.groups.offsets import OffsetHandler, first_offset
-from turbopump.broker.groups.relay import ConsumerRelay
-from turbopump.broker.groups.resets import ResetHandler
-from turbopump.broker.metrics.collectors import (
-    Collector,
-    RemotingFigures,
-    WaitingRequests,
-)
-from turbopump.broker.metrics.exporter import Exporter
-from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
-from turbopump.broker.metrics.selection import collectors
-from turbopump.broker.produce.plain_sends import PlainSendHandler
-from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.replies import ReplyHandler
-from turbopump.broker.produce.send import SendHandler, SendRules
+from turbopump.broker.groups import part as groups
+from turbopump.broker.metrics import part as metrics
+from turbopump.broker.metrics.part import MetricsPart
+from turbopump.broker.part import Context
+from turbopump.broker.produce import part as produce
+from turbopump.broker.produce.targets import SendRules, SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
-from turbopump.broker.running import keep_running
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
+from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
-from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
+from turbopump.protocol.ids import pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
-from turbopump.protocol.permissions import READ, WRITE
+from turbopump.protocol.permissions import WRITE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
-from turbopump.remoting.router import Router, Routes
+from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
 from turbopump.runtime.network import Network, descriptor_limit
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.flags import Reason
 from turbopump.store.store import Store
@@ -83,6 +53,18 @@ log = logging.getLogger(__name__)
 
 FAST_PORT_STEP = -2
 REGISTERED_WITHIN_S = 3.0
+
+
+PARTS = (
+    delay.build,
+    consume.build,
+    groups.build,
+    transactions.build,
+    produce.build,
+    admin.build,
+    metrics.build,
+)
+"""The parts of a broker, in the order in which they are built: a part uses those before it."""
 
 
 class Broker:
@@ -134,6 +116,47 @@ class Broker:
         await self._stack.aclose()
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        context = await self._context(stack)
+        for build in PARTS:
+            part = await build(context)
+            context.add(part)
+            for close in part.close:
+                stack.push_async_callback(close)
+        parts = context.parts
+        routes = {code: route for part in parts for code, route in part.routes.items()}
+        main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
+        observe = next((part.observe for part in parts if part.observe is not None), None)
+        for table in (routes | main_routes, routes):
+            router = Router(table, observe=observe, before=self.before)
+            stack.push_async_callback(router.close)
+            context.routers.append(router)
+            for part in parts:
+                if part.bulk is not None:
+                    router.serve_in_bulk(part.bulk(router))
+        self._announce_topics(context)
+        # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
+        flow = FlowControl(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
+        for server, router in zip(context.servers, context.routers, strict=True):
+            server.late_requests = LateRequests(flow.late, flow.shortest_s)
+            server.router = router
+            stack.push_async_callback(server.stop)
+        tasks = Tasks(log)
+        for part in parts:
+            if part.answer_waiting is not None:
+                stack.callback(part.answer_waiting)
+        stack.push_async_callback(tasks.close)
+        for part in parts:
+            for work in part.tasks:
+                tasks.start(work())
+            if part.start is not None:
+                await part.start()
+        self.metrics_port = context.part(MetricsPart).port
+        context.registration.start()
+        stack.push_async_callback(context.registration.stop)
+        await context.registration.registered(REGISTERED_WITHIN_S)
+
+    async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
+        """Opens the store, reads the tables and takes the ports. Nobody is served yet."""
         config, clock = self.config, self._clock
         compiled = twins()
         log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
@@ -146,136 +169,35 @@ class Broker:
         tables.load(files)
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-
         client = Client(self._network, clock)
         stack.push_async_callback(client.close)
-        registration = self._registration(client, tables)
         pause_s = config.offsets.flush_interval_ms / 1000
-        kept = TableFiles(tables, files, self._workers, stack, pause_s)
-        tables.offsets.is_used = lambda topic: (
-            not tables.topics.is_light(topic) or store.queues.is_used(topic)
-        )
-        if config.filters.bit_maps:
-            store.queues.bit_map = tables.filters.bit_map
-        recovered_end = tables.offsets.mend(store.queues, store.recovered_end, clock.now_ms())
-        if store.recovered_end is not None:  # before anything is written where messages were lost
-            files.save(tables.offsets.file_name, tables.offsets.dump())
-
-        clients = ClientHandler(
-            tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters
-        )
-        fence = ReusedOffsets(store.queues, recovered_end)
-        pulling = self._pulling(store, tables, fence)
-        stack.push_async_callback(pulling.abandon)
-        schedule = DelaySchedule(store)
-        timing = self._timing(store)
+        table_files = TableFiles(tables, files, self._workers, stack, pause_s)
+        recovered_end = self._mend_offsets(store, tables, files)
         acknowledgement = choose(config.store, config.identity.role, store.flusher)
-        writer = MessageWriter(store, acknowledgement, tables.traffic, clock)
-        sending, receipts = self._sending(store, tables, schedule, timing, writer)
-        retries = self._retries(store, tables, schedule, writer)
-        ground = self._ground(store, tables, sending, writer, schedule, timing, files, stack)
-        delays = kinds.delays(ground)
-        transactions, ending = await kinds.transactions(ground)
-        ledger = await kinds.ledger(ground, transactions, client)
-        timers = kinds.timers(ground)
-        tools = self._tools(
-            store,
-            tables,
-            clients,
-            pulling,
-            registration,
-            kept,
-            fence,
-            delays,
-            timers,
-            servers,
+        context = Context(
+            config=lambda: self.config,
+            store=store,
+            tables=tables,
+            table_files=table_files,
+            files=files,
+            writer=MessageWriter(store, acknowledgement, tables.traffic, clock),
+            targets=SendTargets(
+                tables.topics, self._send_rules(store), clock, writable=lambda: self._may(WRITE)
+            ),
+            client=client,
+            registration=self._registration(client, tables),
+            servers=servers,
+            address=self.address,
+            recovered_end=recovered_end,
+            clock=clock,
+            disk=self._disk,
+            workers=self._workers,
+            chance=self._chance,
+            network=self._network,
+            apply=lambda changed: self._apply(changed, store, context),
         )
-        parts: list[_Part] = [
-            sending,
-            retries,
-            delays,
-            ending,
-            *ledger,
-            timers,
-            clients,
-            QueryHandler(store, tables.topics),
-            self._recalls(tables, timing, writer),
-            *tools,
-        ]
-        parts += self._consumer_side(store, tables, pulling, fence, stack)
-        parts.append(self._replies(tables, sending, receipts, writer))
-        parts.append(self._assignments(client, tables))
-        routes = {code: route for part in parts for code, route in part.routes().items()}
-        observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
-        observe = observed.observe if observed is not None else None
-        main_router = Router({**routes, **pulling.routes()}, observe=observe, before=self.before)
-        fast_router = Router(routes, observe=observe, before=self.before)
-        # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
-        for router in (main_router, fast_router):
-            stack.push_async_callback(router.close)
-        flow = FlowControl(lambda: self.config.waits, lambda: store.flags.is_set(Reason.BUSY))
-        late_requests = LateRequests(flow.late, flow.shortest_s)
-        for server in servers:
-            server.late_requests = late_requests
-            stack.push_async_callback(server.stop)
-        stack.callback(pulling.close)
-        fast_paths = [
-            self._send_many(store, tables, sending, writer, receipts, router)
-            for router in (main_router, fast_router)
-        ]
-
-        def topics_changed(topics: list[Topic]) -> None:
-            for topic in topics:
-                store.queues.set_kind(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
-            names = [topic.name for topic in topics]
-            for path in fast_paths:
-                path.topics_changed(names)
-            kept.topics.changed()
-            registration.changed(names)
-
-        tables.topics.on_change = topics_changed
-        tables.topics.adopt(store.queues.topics)
-        for server, router, path in zip(servers, (main_router, fast_router), fast_paths, strict=True):
-            router.serve_in_bulk(path)
-            server.router = router
-        keep_running(clients.watch(), stack)
-        keep_running(delays.run(), stack)
-        keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
-        if config.timers.enabled:
-            keep_running(timers.run(), stack)
-            keep_running(timers.keep(config.timers.flush_interval_ms / 1000), stack)
-        keep_running(tables.traffic.watch(), stack)
-        keep_running(tables.statistics.watch(), stack)
-        if observed is not None:
-
-            def waiting() -> WaitingRequests:
-                return WaitingRequests(
-                    to_begin=sum(server.waiting for server in servers),
-                    for_sync=store.flusher.waiting,
-                    running=main_router.running + fast_router.running,
-                    parked=pulling.parked,
-                    connections=sum(len(server.connections) for server in servers),
-                )
-
-            created = TopicFigures()
-            for tool in tools:
-                if isinstance(tool, TopicHandler):
-                    tool.on_created = created.created
-            more: list[Collector] = [
-                observed,
-                TransactionFigures(transactions),
-                TimerFigures(timers),
-                created,
-            ]
-            figures = collectors(lambda: self.config, store, tables, self._disk.usage, clock, waiting, stack)
-            exporter = Exporter(lambda: self.config, [*figures, *more], self._network)
-            host = config.metrics.host or config.listening.bind_address
-            self.metrics_port = await exporter.start(host, config.metrics.port)
-            stack.push_async_callback(exporter.stop)
-            log.info("Metrics are served at http://%s:%d/metrics", host, self.metrics_port)
-        registration.start()
-        stack.push_async_callback(registration.stop)
-        await registration.registered(REGISTERED_WITHIN_S)
+        return context
 
     def _modules(self) -> FilterModules | None:
         rules = self.config.filters
@@ -317,36 +239,10 @@ class Broker:
         endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
         return NameServerRegistration(client, tables.topics, endpoint, self.config.name_servers)
 
-    def _pulling(self, store: Store, tables: Tables, fence: ReusedOffsets) -> PullHandler:
-        return PullHandler(
-            store,
-            tables.topics,
-            tables.groups,
-            tables.members,
-            tables.offsets,
-            self._clock,
-            self.config.polling,
-            tables.traffic,
-            fence,
-            tables.filters,
-            broker_readable=lambda: self._may(READ),
-            serves_lite=lambda: self.config.polling.lite_pull,
-            broker_ip=_split(self.address)[0],
-        )
-
-    def _sending(
-        self,
-        store: Store,
-        tables: Tables,
-        schedule: DelaySchedule,
-        timing: TimerIntake,
-        writer: MessageWriter,
-    ) -> tuple[SendHandler, Receipts]:
+    def _send_rules(self, store: Store) -> SendRules:
         config = self.config
-        ip, _ = unpack_host(store.log.store_host)
-        receipts = Receipts(store.log.store_host, config.sending.region_id, config.sending.trace_on)
-        rules = SendRules(
-            ip,
+        return SendRules(
+            unpack_host(store.log.store_host)[0],
             config.identity.cluster_name,
             config.sending.region_id,
             config.sending.trace_on,
@@ -354,233 +250,44 @@ class Broker:
             config.sending.accept_from_ms,
             config.sending.reject_transactions,
         )
-        ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
-        sending = SendHandler(
-            store,
-            tables.topics,
-            tables.groups,
-            receipts,
-            rules,
-            self._clock,
-            self._chance,
-            ids.next,
-            writer,
-            schedule,
-            timing,
-            writable=lambda: self._may(WRITE),
-            in_order=lambda group: tables.locks.holds_any(group, self._clock.monotonic()),
+
+    def _mend_offsets(self, store: Store, tables: Tables, files: ConfigFiles) -> int | None:
+        """Brings committed offsets back into their queues after a crash. Returns where the log ended then."""
+        tables.offsets.is_used = lambda topic: (
+            not tables.topics.is_light(topic) or store.queues.is_used(topic)
         )
-        return sending, receipts
+        if self.config.filters.bit_maps:
+            store.queues.bit_map = tables.filters.bit_map
+        recovered_end = tables.offsets.mend(store.queues, store.recovered_end, self._clock.now_ms())
+        if store.recovered_end is not None:  # before anything is written where messages were lost
+            files.save(tables.offsets.file_name, tables.offsets.dump())
+        return recovered_end
 
-    def _retries(
-        self, store: Store, tables: Tables, schedule: DelaySchedule, writer: MessageWriter
-    ) -> SendBackHandler:
-        return SendBackHandler(
-            store,
-            tables.topics,
-            tables.groups,
-            schedule,
-            writer,
-            self._chance,
-            unpack_host(store.log.store_host)[0],
-            writable=lambda: self._may(WRITE),
-        )
+    def _announce_topics(self, context: Context) -> None:
+        """Tells all who keep something of a topic when it is new or different."""
+        store, topics = context.store, context.tables.topics
 
-    def _ground(
-        self,
-        store: Store,
-        tables: Tables,
-        sending: SendHandler,
-        writer: MessageWriter,
-        schedule: DelaySchedule,
-        timing: TimerIntake,
-        files: ConfigFiles,
-        stack: contextlib.AsyncExitStack,
-    ) -> kinds.Ground:
-        return kinds.Ground(
-            lambda: self.config,
-            store,
-            tables,
-            sending,
-            writer,
-            schedule,
-            timing,
-            files,
-            self._clock,
-            self._disk,
-            self._workers,
-            stack,
-        )
+        def topics_changed(changed: list[Topic]) -> None:
+            for topic in changed:
+                store.queues.set_kind(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
+            for listener in context.topic_listeners:
+                listener(changed)
+            context.table_files.topics.changed()
+            context.registration.changed([topic.name for topic in changed])
 
-    def _timing(self, store: Store) -> TimerIntake:
-        name, rules = self.config.identity.broker_name, self.config.timers
-        return TimerIntake(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
+        topics.on_change = topics_changed
+        topics.adopt(store.queues.topics)
 
-    def _recalls(self, tables: Tables, timing: TimerIntake, writer: MessageWriter) -> RecallHandler:
-        return RecallHandler(
-            tables.topics,
-            timing,
-            writer,
-            rules=lambda: self.config.timers,
-            writable=lambda: self._may(WRITE),
-            clock=self._clock,
-            broker=self.config.identity.broker_name,
-            region=self.config.sending.region_id,
-        )
-
-    def _assignments(self, client: Client, tables: Tables) -> AssignmentHandler:
-        routes = TopicRoutes(client, self.config.name_servers.addresses, self._clock)
-        return AssignmentHandler(routes, tables.members, tables.topics, tables.groups, self._clock)
-
-    def _replies(
-        self, tables: Tables, sending: SendHandler, receipts: Receipts, writer: MessageWriter
-    ) -> ReplyHandler:
-        return ReplyHandler(
-            tables.members,
-            sending,
-            receipts,
-            writer,
-            self._clock,
-            stores=lambda: self.config.sending.store_replies,
-        )
-
-    def _send_many(
-        self,
-        store: Store,
-        tables: Tables,
-        sending: SendHandler,
-        writer: MessageWriter,
-        receipts: Receipts,
-        router: Router,
-    ) -> PlainSendHandler:
-        return PlainSendHandler(
-            store,
-            tables.topics,
-            sending,
-            writer,
-            receipts,
-            router,
-            self.config.store.max_message_size,
-            writable=lambda: self._may(WRITE),
-        )
-
-    def _consumer_side(
-        self,
-        store: Store,
-        tables: Tables,
-        pulling: PullHandler,
-        fence: ReusedOffsets,
-        stack: contextlib.AsyncExitStack,
-    ) -> list["_Part"]:
-        """What consumers ask beside pulls, and what is asked about them."""
-        topics, groups, offsets, members = tables.topics, tables.groups, tables.offsets, tables.members
-        name = self.config.identity.broker_name
-        locking = LockHandler(tables.locks, self._clock)
-        keep_running(locking.watch(), stack)
-        if not self.config.offsets.reset_here:
-            offsets.drop_resets()
-        return [
-            OffsetHandler(
-                offsets, topics, groups, partial(first_offset, store.queues, store.reader), fence, self._clock
-            ),
-            locking,
-            ResetHandler(
-                offsets,
-                topics,
-                groups,
-                members,
-                store,
-                name,
-                resets_here=lambda: self.config.offsets.reset_here,
-                tell_pulls=pulling.offsets_reset,
-            ),
-            ConsumerRelay(members, topics, groups, store.log, name),
-        ]
-
-    def _tools(
-        self,
-        store: Store,
-        tables: Tables,
-        clients: ClientHandler,
-        pulling: PullHandler,
-        registration: NameServerRegistration,
-        kept: TableFiles,
-        fence: ReusedOffsets,
-        delays: DelayedMessages,
-        timers: TimedMessages,
-        servers: tuple[Server, Server],
-    ) -> list["_Part"]:
-        """What administrators ask: each class answers for one subject."""
-        topics, groups, offsets, statistics = tables.topics, tables.groups, tables.offsets, tables.statistics
-        name = self.config.identity.broker_name
-
-        async def topics_settled() -> None:
-            await kept.topics.settled()
-            await registration.settled()
-
-        def apply(config: BrokerConfig) -> None:
-            self.config = config
-            topics.configure(config.topics)
-            groups.configure(config.groups)
-            clients.configure(config.groups)
-            pulling.configure(config.polling)
-            tables.filters.configure(config.filters)
-            store.configure(config.store)
-            if not config.offsets.reset_here:
-                offsets.drop_resets()
-
-        accept_from_ms = self.config.sending.accept_from_ms
-        return [
-            TopicHandler(topics, offsets, store, statistics, fence, name, topics_settled),
-            GroupHandler(groups, topics, offsets, statistics, fence, kept.groups.settled),
-            ProgressHandler(
-                groups,
-                topics,
-                offsets,
-                tables.members,
-                store,
-                statistics,
-                self._clock,
-                name,
-                self.address,
-            ),
-            QueueHandler(store.queues, tables.members, tables.filters),
-            ConnectionHandler(tables.members, offsets),
-            ConfigurationHandler(self._as_running(), self._clock, apply),
-            RuntimeHandler(
-                store,
-                tables.traffic,
-                statistics,
-                self._clock,
-                self._disk.usage,
-                accept_from_ms,
-                delays.progress,
-                servers,
-                timers.progress,
-            ),
-            StatisticsHandler(statistics),
-            MaintenanceHandler(store, topics, offsets, statistics),
-        ]
-
-    def _as_running(self) -> BrokerConfig:
-        """The configuration with what was left to be found out."""
-        listening = self.config.listening
-        host, port = _split(self.address)
-        known = replace(
-            listening,
-            port=port,
-            advertised_address=host,
-            ha_address=listening.ha_address or host,
-            ha_port=listening.ha_port or port + 1,
-        )
-        return replace(self.config, listening=known)
+    def _apply(self, config: BrokerConfig, store: Store, context: Context) -> None:
+        """Takes over a configuration that was changed while the broker runs."""
+        self.config = config
+        context.tables.configure(config)
+        store.configure(config.store)
+        for part in context.parts:
+            part.configure(config)
 
     def _may(self, permission: int) -> bool:
         return self.config.topics.permission & permission != 0
-
-
-class _Part(Protocol):
-    def routes(self) -> Routes: ...
 
 
 class _NotReady:

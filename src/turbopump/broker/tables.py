@@ -43,6 +43,12 @@ class Tables:
         cluster = config.identity.cluster_name
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes over what can change while the broker runs."""
+        self.topics.configure(config.topics)
+        self.groups.configure(config.groups)
+        self.filters.configure(config.filters)
+
     def load(self, files: ConfigFiles) -> None:
         load(files, TOPICS_FILE, self.topics.load)
         load(files, GROUPS_FILE, self.groups.load)

@@ -97,7 +97,7 @@ class Life:
         pairs = {properties.UNIQUE_KEY: body.decode(), properties.TIMER_DELAY_MS: str(delay_ms)}
         postponed = self.timing.postpone(pairs, "T", 0)
         assert postponed is not None
-        packed = properties.pack(pairs).encode() + postponed.exact
+        packed = properties.pack(pairs).encode() + postponed.suffix
         self.store.log.append([Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8))])
         self.timing.on_postponed()
 

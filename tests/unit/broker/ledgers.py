@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.broker.sends import Bench, Recorder
 
-from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.transactions.halves import CheckRules, HalfDecision
 from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, LedgerBooks
@@ -28,7 +27,7 @@ T = TypeVar("T")
 class LedgerBench:
     def __init__(self, twins: Twins | None, config: StoreConfig = SMALL_STORE) -> None:
         self.bench = Bench(twins, config)
-        store, sending, clock = self.bench.store, self.bench.sending, self.bench.clock
+        store, clock = self.bench.store, self.bench.clock
         timing = TimerIntake(store, lambda: CONFIG.timers, HOME, clock, 1000)
         self.ledger = LedgerBooks(HOME)
         self.ledger.apply(BookOpened(ID, RUN, HOME))
@@ -36,16 +35,15 @@ class LedgerBench:
             store,
             self.bench.topics,
             None,  # type: ignore[arg-type] # how far everything is closed is not asked here
-            DelaySchedule(store),
+            self.bench.kinds,
             self.bench.writer,
             lambda: CheckRules(6000, 15, DAY_MS),
             clock,
-            timing,
         )
         self.ended: Counter[tuple[str, HalfDecision, int]] = Counter()
         self.transactions.on_ended = self._on_ended
         self.desk = LedgerSendHandler(
-            self.ledger, HOME, self.transactions, sending, timing, self.bench.writer, store, clock
+            self.ledger, HOME, self.transactions, self.bench.targets, timing, self.bench.writer, store, clock
         )
         self.settling = Settlement(self.transactions, store, self, lambda: 30.0, clock)
         self.answers: list[Any] = []

@@ -13,10 +13,13 @@ from tests.writers import writer_of
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.produce.kinds import MessageKinds
 from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import SendHandler, SendRules
+from turbopump.broker.produce.send import SendHandler
+from turbopump.broker.produce.targets import SendRules, SendTargets
 from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.transactions.half_kind import HalfMessages
 from turbopump.compiled import Twins
 from turbopump.protocol.command import Command, encode
 from turbopump.protocol.errors import BrokenFrame
@@ -24,6 +27,7 @@ from turbopump.protocol.frame import JSON, Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.router import Router, Routes
 from turbopump.runtime.chance import Chance
+from turbopump.store.append import Appended, Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Store
@@ -36,6 +40,20 @@ WORDS = (
 LONG_NAMES = dict(zip("abcdefghijklm", WORDS, strict=True))
 
 
+class _UnwatchedHalves(HalfMessages):
+    """Half messages whose transactions nothing looks after."""
+
+    def stored(self, draft: Draft, appended: Appended) -> None:
+        pass
+
+
+class QuietRouter(Router):
+    """Works without an event loop: refusals of one-way requests are not logged."""
+
+    def log_refused_oneway(self, name: str, connection: Any, refused: Exception) -> None:
+        pass
+
+
 class Bench:
     """The sending parts of a broker over a store of their own, and what they answered."""
 
@@ -43,7 +61,7 @@ class Bench:
         self,
         twins: Twins | None = None,
         config: StoreConfig = SMALL_STORE,
-        make_router: Callable[[Routes], Router] = Router,
+        make_router: Callable[[Routes], Router] = QuietRouter,
     ) -> None:
         clock = HandClock()
         self.disk = SimulatedDisk(Chance(1), clock)
@@ -56,24 +74,22 @@ class Bench:
         rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
         numbers = iter(range(1 << 40))
         self.writer = writer_of(self.store, clock)
+        timers = TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000)
+        self.kinds = MessageKinds([DelaySchedule(self.store), timers])
+        self.targets = SendTargets(self.topics, rules, clock)
         sending = SendHandler(
             self.store,
-            self.topics,
+            self.targets,
             SubscriptionGroups(CONFIG.groups, clock),
             receipts,
-            rules,
-            clock,
+            self.kinds.before([_UnwatchedHalves(self.store, None, timers, rules)]),  # type: ignore[arg-type]
+            self.writer,
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
-            self.writer,
-            DelaySchedule(self.store),
-            TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
         self.sending, self.receipts, self.clock = sending, receipts, clock
         self.router = make_router(sending.routes())
-        self.many = PlainSendHandler(
-            self.store, self.topics, sending, self.writer, receipts, self.router, 4 << 20
-        )
+        self.many = PlainSendHandler(self.store, self.targets, self.writer, receipts, self.router)
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()
 

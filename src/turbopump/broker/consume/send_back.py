@@ -63,12 +63,13 @@ class SendBackHandler:
         if draft is None:
             return reply(request.command)
         try:
-            [(offset, _, size)] = self._writer.append_counted([draft])
+            appended = self._writer.append_counted([draft])
         except Refused as refused:  # whatever the reason, Apache's answer is this one
             raise SystemFailure(refused.remark) from None
         self._count(request.header.group, draft)
         if draft.delay_ms >= 0:
-            self._schedule.on_postponed(draft.queue)
+            self._schedule.stored(draft, appended[0])
+        offset, _, size = appended[0]
         return self._writer.acknowledgement.answer(
             request, offset + size, size, lambda safety: _answer(request.command, safety)
         )

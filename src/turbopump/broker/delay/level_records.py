@@ -13,6 +13,7 @@ messages were delivered. Apache writes 0 there, and nobody reads it. When a mess
 from collections.abc import Callable
 from functools import lru_cache
 
+from turbopump.broker.produce.kinds import Arriving, Placement
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics, is_valid
 from turbopump.protocol import properties
@@ -21,7 +22,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from turbopump.protocol.record import Record
-from turbopump.store.append import Draft
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.dispatch import find
@@ -42,7 +43,9 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
 
 
 class DelaySchedule:
-    """The way in: who stores a delayed message asks here for its queue, and says when it is stored."""
+    """The kind of message that waits for a delay level."""
+
+    topic = SCHEDULE_TOPIC
 
     def __init__(self, store: Storage) -> None:
         self._store = store
@@ -50,10 +53,31 @@ class DelaySchedule:
         self.on_postponed: Callable[[ConsumeQueue], None] = lambda queue: None
         """Called after a delayed message was appended to this queue."""
 
+    def claim(self, message: Arriving) -> Placement | None:
+        return self.claim_committed(message.pairs, message.topic, message.queue_id, is_promised=False)
+
+    def claim_committed(
+        self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool
+    ) -> Placement | None:
+        level = delay_level(pairs)
+        if level <= 0:
+            return None
+        queue, delay_ms = self.postpone(pairs, level, topic, queue_id)
+        # The level that is applied, perhaps not the one that was asked for.
+        return Placement(queue, delay_ms, fields={"delayLevel": str(queue.queue_id + 1)})
+
+    def stored(self, draft: Draft, appended: Appended) -> None:
+        self.on_postponed(draft.queue)
+
+    def batch_refusal(self, pairs: dict[str, str]) -> str | None:
+        if delay_level(pairs) <= 0:
+            return None
+        return "a message of a batch cannot be delayed; send it alone"
+
     def postpone(
         self, pairs: dict[str, str], level: int, topic: str, queue_id: int
     ) -> tuple[ConsumeQueue, int]:
-        """Changes the properties to those of a message that waits. Its queue, and its delay in ms."""
+        """Changes the properties to those of a message that waits. Returns its queue and its delay in ms."""
         level = min(level, len(self._levels))
         for name in (*TIMERS, DELIVER_AT):  # the level counts, as in Apache; and nobody gives himself a time
             pairs.pop(name, None)

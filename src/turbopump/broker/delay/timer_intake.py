@@ -5,10 +5,11 @@ recall it. Firing is the subject of `timers.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import timer_records
+from turbopump.broker.delay.level_records import TIMERS
+from turbopump.broker.produce.kinds import Arriving, Placement
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
@@ -23,22 +24,18 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
-from turbopump.store.consume_queue import ConsumeQueue
 
-ROOM = 128
-"""Bytes that the properties of a message must leave free, for those of its way through the wheel."""
+# 128 bytes are left for the properties of the way through the wheel.
+MAX_PROPERTIES = properties.MAX_BYTES - 128
 
 NOTHING_SAID = "not set any response code"  # Apache's remark on a recall that succeeds
 
 
-@dataclass(frozen=True, slots=True)
-class TimerPlacement:
-    queue: ConsumeQueue
-    exact: bytes  # goes behind the stored properties
-    handle: str
-
-
 class TimerIntake:
+    """The kind of message that waits for a time of its own."""
+
+    topic = TIMER_TOPIC
+
     def __init__(
         self, store: Storage, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int
     ) -> None:
@@ -54,27 +51,49 @@ class TimerIntake:
         """Raises Refused when what a message asks for cannot be. For one that waits for its commit first."""
         timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
 
-    def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
+    def claim(self, message: Arriving) -> Placement | None:
+        return self.postpone(message.pairs, message.topic, message.queue_id)
+
+    def claim_committed(
+        self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool
+    ) -> Placement | None:
+        if is_promised:
+            due_ms = timer_records.promised_ms(pairs, self._clock.now_ms(), self._rules())
+            return self._postponed(pairs, due_ms, topic, queue_id)
+        try:
+            return self.postpone(pairs, topic, queue_id)
+        except Refused:  # allowed when it was sent, but not any more: it is delivered now
+            return None
+
+    def stored(self, draft: Draft, appended: Appended) -> None:
+        self.on_postponed()
+
+    def batch_refusal(self, pairs: dict[str, str]) -> str | None:
+        if not any(name in pairs for name in TIMERS):
+            return None
+        return "a message of a batch cannot have a time of its own; send it alone"
+
+    def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Placement | None:
         """Changes the properties to those of a message that waits; None: it does not, and they stay. Raises
         Refused when what it asks for cannot be.
         """
         due_ms = timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
         return self._postponed(pairs, due_ms, topic, queue_id)
 
-    def keep(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
-        """The same for one that had to wait for its commit, and was checked before."""
-        due_ms = timer_records.promised_ms(pairs, self._clock.now_ms(), self._rules())
-        return self._postponed(pairs, due_ms, topic, queue_id)
-
     def _postponed(
         self, pairs: dict[str, str], due_ms: int | None, topic: str, queue_id: int
-    ) -> TimerPlacement | None:
+    ) -> Placement | None:
         if due_ms is None:
             return None
         unique_key = pairs.get(properties.UNIQUE_KEY, "")
         exact = timer_records.postpone(pairs, due_ms, topic, queue_id, self._precision_ms)
         handle = RecallHandle(topic, self._broker, str(due_ms), unique_key)
-        return TimerPlacement(self._store.queues.queue(TIMER_TOPIC, 0), exact, handle.pack())
+        return Placement(
+            self._store.queues.queue(TIMER_TOPIC, 0),
+            suffix=exact,
+            max_properties=MAX_PROPERTIES,
+            fields={"recallHandle": handle.pack()},
+        )
 
 
 class RecallHandler:
@@ -156,7 +175,7 @@ class RecallHandler:
         draft = Draft(
             queue=postponed.queue,
             body=timer_records.RECALL_BODY,
-            properties=packed + postponed.exact,
+            properties=packed + postponed.suffix,
             flag=0,
             sys_flag=0,
             born_timestamp=now_ms,

@@ -13,17 +13,16 @@ the rest.
 """
 
 import struct
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, stays_as_sent
+from turbopump.broker.produce.send import NOT_PLAIN, stays_as_sent
+from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
 from turbopump.compiled import PlainSends
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
@@ -66,34 +65,32 @@ class GeneralSends(Protocol):
 
     def one(self, connection: Connection, frame: Frame) -> None: ...
 
+    def log_refused_oneway(self, name: str, connection: Connection, refused: Exception) -> None: ...
+
 
 class PlainSendHandler:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
-        sending: SendHandler,
+        targets: SendTargets,
         writer: MessageWriter,
         receipts: Receipts,
         router: GeneralSends,
-        max_message_size: int,
-        writable: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
-        self._topics = topics
-        self._added = sending.added
+        self._topics = targets.topics
+        self._added = targets.rules.added_properties()
         self._append = writer.append
-        self._accepts = sending.accepts
+        self._accepts = targets.accepts
         self._took_since = writer.took_since
         self._took = writer.traffic.took
         self._acknowledgement = writer.acknowledgement
-        self._unheard = sending.unheard
-        self._monotonic = sending.monotonic
+        self._monotonic = writer.monotonic
         self._receipts = receipts
         self._router = router
-        self._max_message_size = max_message_size
-        self._max_properties = properties.MAX_BYTES - len(sending.added)
-        self._writable = writable
+        self._max_message_size = targets.rules.max_message_size
+        self._max_properties = properties.MAX_BYTES - len(self._added)
+        self._writable = targets.writable
         self._targets: dict[str, list[ConsumeQueue]] = {}
         self._shapes: dict[str, Shape | None] = {}
         self._templates: dict[Safety, bytes] = {}
@@ -324,7 +321,7 @@ class PlainSendHandler:
         ext = self._receipts.refused()
         for opaque, _, _, oneway, _ in asked:
             if oneway:
-                self._unheard(connection.peer[0], refused)
+                self._router.log_refused_oneway("send", connection, refused)
             else:
                 answer = Command(refused.code, opaque, RESPONSE, remark=refused.remark, ext=ext)
                 connection.write(encode(answer))

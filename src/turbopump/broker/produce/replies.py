@@ -59,17 +59,15 @@ class ReplyHandler:
         self._lost = RateLimitedLog(log, LINES_EVERY_S)
 
     def routes(self) -> Routes:
-        names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
-        letters: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send)
-        return {RequestCode.SEND_REPLY_MESSAGE: names, RequestCode.SEND_REPLY_MESSAGE_V2: letters}
+        fields = self._receipts.refused
+        long: Route[SendMessageRequest] = Route(SendMessageRequest, self.send, refused_fields=fields)
+        short: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send, refused_fields=fields)
+        return {RequestCode.SEND_REPLY_MESSAGE: long, RequestCode.SEND_REPLY_MESSAGE_V2: short}
 
     async def send(self, request: Request[SendMessageRequest]) -> Command:
-        try:
-            prepared = self._sending.prepare(request.header, request.body, request, may_be_empty=True)
-            if prepared.drafts[0].delay_ms >= 0:
-                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a reply cannot be delayed")
-        except Refused as refused:
-            return reply(request.command, refused.code, refused.remark, self._receipts.refused())
+        prepared = self._sending.prepare(request.header, request.body, request, may_be_empty=True)
+        if prepared.drafts[0].delay_ms >= 0:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a reply cannot be delayed")
         code, remark = int(ResponseCode.SUCCESS), None
         try:
             await self._push(request)

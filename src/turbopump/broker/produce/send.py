@@ -10,36 +10,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turbopump.broker.acknowledgement import Safety
-from turbopump.broker.delay.level_records import TIMERS, DelaySchedule, delay_level
-from turbopump.broker.delay.timer_intake import ROOM as TIMER_ROOM
-from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.delay.level_records import TIMERS, delay_level
 from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.produce.kinds import Arriving, MessageKinds, Placement
 from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import FAQ, Topic, Topics
-from turbopump.broker.transactions.records import ADDED_LATER, is_half
-from turbopump.broker.transactions.records import prepare as prepare_half
+from turbopump.broker.topics import FAQ, Topic
 from turbopump.protocol import batch, inner, light, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
-from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
+from turbopump.protocol.names import RETRY_PREFIX, dlq_topic
 from turbopump.protocol.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
-from turbopump.runtime.clock import Clock
-from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 
 log = logging.getLogger(__name__)
-
-UNHEARD_LINES = 10  # about one-way sends that are refused, per ...
-UNHEARD_INTERVAL_S = 10.0
 
 TOO_MANY_LIGHTS = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
@@ -64,19 +57,6 @@ NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
 
 
 @dataclass(frozen=True, slots=True)
-class SendRules:
-    """What the configuration says about sending."""
-
-    broker_ip: str
-    cluster: str
-    region: str
-    trace_on: bool
-    max_message_size: int
-    accepts_from_ms: int = 0
-    rejects_transactions: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedRecords:
     """A request that may be written."""
 
@@ -84,7 +64,7 @@ class PreparedRecords:
     queue_id: int
     unique_key: str | None
     waits: bool  # for flush and replica, before it is answered
-    recall_handle: str | None = None  # of a message that waits for a time of its own
+    placement: Placement | None = None  # of a message that waits before it goes to its queue
     is_inner_batch: bool = False  # many messages, one record
 
 
@@ -92,69 +72,54 @@ class SendHandler:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        targets: SendTargets,
         groups: SubscriptionGroups,
         receipts: Receipts,
-        rules: SendRules,
-        clock: Clock,
+        kinds: MessageKinds,
+        writer: MessageWriter,
         chance: Chance,
         next_unique_key: Callable[[], str],
-        writer: MessageWriter,
-        schedule: DelaySchedule,
-        timing: TimerIntake,
-        writable: Callable[[], bool] = lambda: True,
         in_order: Callable[[str], bool] = lambda group: False,
     ) -> None:
         """`in_order`: whether a group holds locks of queues, and so consumes them in order."""
         self._store = store
-        self._topics = topics
+        self._targets = targets
         self._groups = groups
         self._receipts = receipts
-        self._rules = rules
-        self._clock = clock
-        self.monotonic = clock.monotonic
+        self._kinds = kinds
+        self._writer = writer
         self._chance = chance
         self._next_unique_key = next_unique_key
-        self._writer = writer
+        self._in_order = in_order
+        self._max_message_size = targets.rules.max_message_size
+        self._added = targets.rules.added_properties()
         self._acknowledgement = writer.acknowledgement
         self._traffic = writer.traffic
-        self._writable = writable
-        self._schedule = schedule
-        self._timing = timing
-        self._in_order = in_order
-        self._unheard = RateLimitedLog(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
-        self.added = _added_properties(rules)
         self._together = store.compiled.groups() if self._acknowledgement.immediate is not None else None
         self._id_front = receipts.store_host.hex().upper().encode()
-        self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
-        """Called after a half message of a transaction was appended."""
 
     def routes(self) -> Routes:
-        names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
-        letters: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send)
+        fields = self._receipts.refused
+        long: Route[SendMessageRequest] = Route(
+            SendMessageRequest, self.send, oneway_as="send", refused_fields=fields
+        )
+        short: Route[SendMessageRequest] = Route(
+            SendMessageV2Request, self.send, oneway_as="send", refused_fields=fields
+        )
         return {
-            RequestCode.SEND_MESSAGE: names,
-            RequestCode.SEND_MESSAGE_V2: letters,
-            RequestCode.SEND_BATCH_MESSAGE: letters,
+            RequestCode.SEND_MESSAGE: long,
+            RequestCode.SEND_MESSAGE_V2: short,
+            RequestCode.SEND_BATCH_MESSAGE: short,
         }
 
     def send(self, request: Request[SendMessageRequest]) -> Command | None:
-        try:
-            if (answered := self._plain_batch(request)) is not None:
-                return answered
-            prepared = self.prepare(request.header, request.command.body, request)
-            appended = self._writer.append(prepared.drafts, together=True)
-        except Refused as refused:
-            if request.command.is_oneway:
-                self.unheard(request.connection.peer[0], refused)
-            return reply(request.command, refused.code, refused.remark, self._receipts.refused())
-        if prepared.drafts[0].delay_ms >= 0:
-            self._schedule.on_postponed(prepared.drafts[0].queue)
-        if prepared.drafts[0].queue.topic == HALF_TOPIC:
-            self.on_half(prepared.drafts[0], appended[0])
-        if prepared.recall_handle is not None:
-            self._timing.on_postponed()
-        acknowledgement, began = self._acknowledgement, self.monotonic()
+        if (answered := self._plain_batch(request)) is not None:
+            return answered
+        prepared = self.prepare(request.header, request.command.body, request)
+        appended = self._writer.append(prepared.drafts, together=True)
+        if prepared.placement is not None:
+            self._kinds.stored(prepared.drafts, appended)
+        acknowledgement, began = self._acknowledgement, self._writer.monotonic()
         if not prepared.waits:
             return self._answer(request, prepared, appended, acknowledgement.unawaited)
 
@@ -166,19 +131,15 @@ class SendHandler:
         offset, _, size = appended[-1]
         return acknowledgement.answer(request, offset + size, len(request.command.body), answer)
 
-    def unheard(self, host: str, refused: Refused) -> None:
-        """A one-way send is refused, which its producer does not hear: so it is in the log, with a count."""
-        self._unheard.log(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
-
     def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
         """A batch of plain messages, read and stored in one step. None: it is none, nothing has happened."""
         together, header, body = self._together, request.header, request.command.body
-        largest, is_retry = self._rules.max_message_size, header.topic.startswith(RETRY_PREFIX)
+        largest, is_retry = self._max_message_size, header.topic.startswith(RETRY_PREFIX)
         if together is None or not header.batch or header.queueId < 0 or is_retry or len(body) > largest:
             return None
-        topic = self._target(header, request.connection.peer)
+        topic = self._targets.find(header, request.connection.peer)
         pairs = properties.parse(header.properties or "")
-        refuse_in_batch(pairs)
+        self._refuse_in_batch(pairs)
         queue = self._store.queues.queue(topic.name, header.queueId)
         numbers = _sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
         if queue.is_batch or not _fit(*numbers):
@@ -209,13 +170,13 @@ class SendHandler:
         may_be_empty: bool = False,
     ) -> PreparedRecords:
         peer = request.connection.peer
-        topic = self._target(header, peer)
+        topic = self._targets.find(header, peer)
         if header.batch:
             return self._prepare_batch(header, body, topic, request)
         queue_id = self._queue_id(header, topic)
         pairs = properties.parse(header.properties or "")
         if header.topic.startswith(RETRY_PREFIX) and self._is_dead(header, request.command.version):
-            topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
+            topic = self._targets.topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
             pairs[properties.DELAY] = DEAD_LETTER_LEVEL
             first = pairs.get(properties.RETRY_TOPIC, header.topic)
             self._traffic.dead_letters[header.topic[len(RETRY_PREFIX) :], first] += 1
@@ -233,62 +194,28 @@ class SendHandler:
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
-        if is_half(pairs, level, header.reconsumeTimes or 0):
-            self._refuse_half()
-            if level <= 0:
-                self._timing.check(pairs)
-            prepare_half(pairs, topic.name, target, unique_key)
-            queue, delay_ms = self._store.queues.queue(HALF_TOPIC, 0), -1
-        elif level > 0:
-            queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
-        else:
-            queue, delay_ms = self._store.queues.queue(topic.name, target), -1
-        goes_there = queue.topic == topic.name  # what waits for something else has no time of its own
-        timed = self._timing.postpone(pairs, topic.name, target) if goes_there else None
+        message = Arriving(pairs, topic.name, target, unique_key, header.reconsumeTimes or 0)
+        placement = self._kinds.claim(message)
+        queue = self._store.queues.queue(topic.name, target) if placement is None else placement.queue
         if header.sysFlag & INNER_BATCH:
-            if not goes_there or timed is not None:
+            if placement is not None:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "an inner batch cannot wait for anything")
             pairs[properties.INNER_BASE] = str(queue.next_offset)
         stored = self._stored(pairs)
-        if timed is not None:
-            if len(stored) > properties.MAX_BYTES - TIMER_ROOM:
-                remark = f"the message has {len(stored)} bytes of properties, too many for a timed message"
+        if placement is not None:
+            if len(stored) > placement.max_properties:
+                remark = (
+                    f"the message has {len(stored)} bytes of properties, more than {placement.max_properties}"
+                )
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-            queue, stored = timed.queue, stored + timed.exact
+            stored += placement.suffix
         draft = self._draft(header, queue, body, stored, pairs, topic, request)
-        draft.delay_ms, draft.count = delay_ms, count
-        handle = timed.handle if timed is not None else None
-        return PreparedRecords([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
-
-    def accepts(self) -> bool:
-        """Whether the time has come from which on messages are taken."""
-        return self._clock.now_ms() >= self._rules.accepts_from_ms
-
-    def target(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
-        """The topic, if messages may be sent to this queue of it; it is not created."""
-        header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
-        return self._target(header, peer)
-
-    def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
-        """The topic to write to, by Apache's checks in their order."""
-        rules = self._rules
-        if not self.accepts():
-            remark = f"broker unable to service, until {rules.accepts_from_ms}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        check_topic(header.topic)
-        if header.topic in NOT_FOR_SENDERS or self._topics.is_light(header.topic):
-            remark = f"Sending message to topic[{header.topic}] is forbidden."
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        topic = self._topics.for_send(
-            header.topic, header.defaultTopic, header.defaultTopicQueueNums, bool(header.unitMode), peer
-        )
-        if topic.order and not self._writable():
-            remark = f"the broker[{rules.broker_ip}] sending message is forbidden"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
-        if header.queueId >= max(topic.read_queues, topic.write_queues):
-            remark = f"request queueId[{header.queueId}] is illegal, {topic} Producer: {peer[0]}:{peer[1]}"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-        return topic
+        draft.count = count
+        waits = pairs.get(properties.WAIT) != "false"
+        if placement is None:
+            return PreparedRecords([draft], queue_id, unique_key, waits)
+        draft.delay_ms = placement.delay_ms
+        return PreparedRecords([draft], queue_id, unique_key, waits, placement)
 
     def _queue_id(self, header: SendMessageRequest, topic: Topic) -> int:
         """The queue that is asked for; any one for a negative number."""
@@ -323,7 +250,7 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         self._check_size(body)
         pairs = properties.parse(header.properties or "")
-        refuse_in_batch(pairs)
+        self._refuse_in_batch(pairs)
         try:
             messages = batch.split(body)
         except BrokenBody as broken:
@@ -338,7 +265,7 @@ class SendHandler:
         drafts = []
         for flag, message, stored in messages:
             own = properties.parse(stored)
-            refuse_in_batch(own)
+            self._refuse_in_batch(own)
             self._check_lights(own)
             if properties.INNER_MULTI_QUEUE_OFFSET in own:
                 stored = properties.without(stored, light.OFFSETS_MARK)
@@ -362,7 +289,7 @@ class SendHandler:
     ) -> PreparedRecords:
         """Kept as one record. Its offset is known already: nothing is appended before it."""
         for _, _, stored in messages:
-            refuse_in_batch(properties.parse(stored))
+            self._refuse_in_batch(properties.parse(stored))
         if len(messages) > inner.MAX_MESSAGES:
             remark = f"the batch holds {len(messages)} messages, more than {inner.MAX_MESSAGES}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -391,7 +318,7 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"no inner batch: {broken}") from None
         pairs.pop(properties.INNER_MULTI_DISPATCH, None)
         for _, _, stored in messages:
-            refuse_in_batch(properties.parse(stored))
+            self._refuse_in_batch(properties.parse(stored))
         return len(messages)
 
     def _draft(
@@ -404,11 +331,8 @@ class SendHandler:
         topic: Topic,
         request: Request[SendMessageRequest],
     ) -> Draft:
-        most = properties.MAX_BYTES
-        if queue.topic == HALF_TOPIC:
-            most -= ADDED_LATER  # what is taken can be renewed as often as its producers have to be asked
-        if len(stored) > most:
-            remark = f"the message has {len(stored)} bytes of properties, more than {most}"
+        if len(stored) > properties.MAX_BYTES:
+            remark = f"the message has {len(stored)} bytes of properties, more than {properties.MAX_BYTES}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         check_zeros(stored)
         tag = pairs.get(properties.TAGS)
@@ -426,15 +350,16 @@ class SendHandler:
             keys=pairs.get(properties.KEYS, ""),
         )
 
+    def _refuse_in_batch(self, pairs: dict[str, str]) -> None:
+        """Raises Refused for a message that cannot be part of a batch."""
+        self._kinds.refuse_in_batch(pairs)
+        if properties.INNER_NUM in pairs:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
+
     def _stored(self, pairs: dict[str, str]) -> bytes:
         """The properties as kept: the producer's, less what is only for the way, and the broker's."""
         kept = {name: value for name, value in pairs.items() if not _dropped(name)}
-        return properties.pack(kept).encode() + self.added
-
-    def _refuse_half(self) -> None:
-        if self._rules.rejects_transactions:
-            remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        return properties.pack(kept).encode() + self._added
 
     def _check_lights(self, pairs: dict[str, str]) -> None:
         """Refuses names that can be no light queue's, and more of them than may be."""
@@ -448,15 +373,15 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         if not lights.room_for(names):
             raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
-        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.offsets_size(
-            names
-        ):
+        if len(properties.pack(pairs).encode()) + len(
+            self._added
+        ) > properties.MAX_BYTES - light.offsets_size(names):
             remark = f"no room for the offsets in {len(names)} light queues among the properties"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _check_size(self, body: bytes) -> None:
-        if len(body) > self._rules.max_message_size:
-            most = self._rules.max_message_size
+        if len(body) > self._max_message_size:
+            most = self._max_message_size
             remark = f"the message body has {len(body)} bytes, more than maxMessageSize {most}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
@@ -468,27 +393,11 @@ class SendHandler:
         safety: Safety,
     ) -> Command:
         ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, safety)
-        if prepared.recall_handle is not None:
-            ext["recallHandle"] = prepared.recall_handle
-        if (first := prepared.drafts[0]).delay_ms >= 0:
-            ext["delayLevel"] = str(first.queue.queue_id + 1)  # applied, perhaps not the one asked for
+        if prepared.placement is not None:
+            ext |= prepared.placement.fields
         if prepared.is_inner_batch and prepared.unique_key is not None:
             ext["batchUniqId"] = prepared.unique_key
         return reply(request.command, safety.code, None, ext)
-
-
-def refuse_in_batch(pairs: dict[str, str]) -> None:
-    if delay_level(pairs) > 0:
-        remark = "a message of a batch cannot be delayed; send it alone"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-    if is_half(pairs, 0, 0):
-        remark = "a message of a batch cannot be the half message of a transaction; send it alone"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-    if any(name in pairs for name in TIMERS):
-        remark = "a message of a batch cannot have a time of its own; send it alone"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-    if properties.INNER_NUM in pairs:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
 
 
 def check_zeros(stored: bytes) -> None:
@@ -535,14 +444,3 @@ def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
 
 def _dropped(name: str) -> bool:
     return name in SET_BY_BROKER or name in NEVER_STORED
-
-
-def _added_properties(rules: SendRules) -> bytes:
-    trace_on = "true" if rules.trace_on else "false"
-    return properties.pack(
-        {
-            properties.MSG_REGION: rules.region,
-            properties.TRACE_ON: trace_on,
-            properties.CLUSTER: rules.cluster,
-        }
-    ).encode()

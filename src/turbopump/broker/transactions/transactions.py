@@ -14,9 +14,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from turbopump.broker.delay.level_records import DelaySchedule, delay_level, destination, place_named
-from turbopump.broker.delay.timer_intake import TimerIntake, TimerPlacement
+from turbopump.broker.delay.level_records import destination, place_named
 from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.produce.kinds import MessageKinds, Placement
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
@@ -32,8 +32,8 @@ from turbopump.broker.transactions.halves import (
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
 from turbopump.compiled import Arrivals, Groups
 from turbopump.protocol import properties
-from turbopump.protocol.errors import Refused, SystemFailure
-from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
+from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
@@ -44,8 +44,6 @@ log = logging.getLogger(__name__)
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE = 0
 REMEMBERED = 65_536  # decisions of late: the index knows all others
-
-Timed = Callable[[dict[str, str], str, int], TimerPlacement | None]
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
@@ -58,12 +56,12 @@ class OpenTransactions:
         store: Storage,
         topics: Topics,
         offsets: CommittedOffsets,
-        schedule: DelaySchedule,
+        kinds: MessageKinds,
         writer: MessageWriter,
         rules: Callable[[], CheckRules],
         clock: Clock,
-        timing: TimerIntake | None = None,
     ) -> None:
+        """`kinds`: those that a committed message can be of."""
         self.halves = OpenHalves()
         self.stamps = StampedHalves()
         self.on_ended: Callable[[str, HalfDecision, int, int], None] | None = None
@@ -71,12 +69,11 @@ class OpenTransactions:
         self._store = store
         self._topics = topics
         self._offsets = offsets
-        self._schedule = schedule
+        self._kinds = kinds
         self._writer = writer
         self._append = writer.append_counted
         self._rules = rules
         self._clock = clock
-        self._timing = timing
         self._groups = store.compiled.groups() if writer.acknowledgement.immediate is not None else None
         self._decided: dict[int, HalfDecision] = {}  # by root, those of late
 
@@ -130,7 +127,7 @@ class OpenTransactions:
             self.halves.close(half)
         self._remember(root, decision)
         self._tell(record, decision)
-        self._postponed(drafts)
+        self._kinds.stored(drafts, appended)
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, OpenHalf, HalfDecision]]) -> None:
@@ -140,18 +137,11 @@ class OpenTransactions:
             if decision is HalfDecision.COMMIT:
                 drafts.append(self._committed_of_ledger(record))
             drafts.append(self._op(half.offset, half.root, decision))
-        self._append(drafts)
+        appended = self._append(drafts)
         self.halves.close_all([half for _, half, _ in ended])
         for record, _, decision in ended:
             self._tell(record, decision)
-        self._postponed(drafts)
-
-    def _postponed(self, drafts: list[Draft]) -> None:
-        """Some of what was appended may have to wait."""
-        for queue in dict.fromkeys(draft.queue for draft in drafts if draft.delay_ms >= 0):
-            self._schedule.on_postponed(queue)
-        if self._timing is not None and any(draft.queue.topic == TIMER_TOPIC for draft in drafts):
-            self._timing.on_postponed()
+        self._kinds.stored(drafts, appended)
 
     def commit_together(self, halves: list[OpenHalf]) -> bool:
         """The same in one step for plain messages that are committed. False: nothing has happened."""
@@ -261,49 +251,29 @@ class OpenTransactions:
         times = forms.times(record)
         if not times:
             return forms.committed_of_ledger(record, self._store.queues.queue(topic, queue_id))
-        queue, delay_ms, exact = self._way(times, topic, queue_id, self._kept)
-        draft = forms.committed_of_ledger(record, queue, times, exact)
-        draft.delay_ms = delay_ms
+        placement = self._placement(times, topic, queue_id, is_promised=True)
+        draft = forms.committed_of_ledger(record, placement.queue, times, placement.suffix)
+        draft.delay_ms = placement.delay_ms
         return draft
 
     def _committed(self, record: Record) -> Draft:
         pairs = forms.real_pairs(record)
-        queue, delay_ms, exact = self._way(pairs, *self._place(record), self._timed)
-        draft = forms.committed(record, pairs, queue)
-        draft.delay_ms = delay_ms
-        draft.properties += exact
+        placement = self._placement(pairs, *self._place(record), is_promised=False)
+        draft = forms.committed(record, pairs, placement.queue)
+        draft.delay_ms = placement.delay_ms
+        draft.properties += placement.suffix
         return draft
 
-    def _way(
-        self, pairs: dict[str, str], topic: str, queue_id: int, timed: Timed
-    ) -> tuple[ConsumeQueue, int, bytes]:
-        """Of a message that is committed: its queue, its delay in ms or -1, and what it is stored with beyond
-        its properties, which are changed where it has to wait.
-        """
-        level = delay_level(pairs)
-        if level > 0:
-            return *self._schedule.postpone(pairs, level, topic, queue_id), b""
-        postponed = timed(pairs, topic, queue_id)
-        if postponed is not None:
-            return postponed.queue, -1, postponed.exact
-        return self._store.queues.queue(topic, queue_id), -1, b""
+    def _placement(self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool) -> Placement:
+        """Where a committed message goes: to its queue, or to where its kind lets it wait."""
+        placement = self._kinds.claim_committed(pairs, topic, queue_id, is_promised)
+        return Placement(self._store.queues.queue(topic, queue_id)) if placement is None else placement
 
     def _place(self, record: Record) -> tuple[str, int]:
         place = self.target(record)
         if place is None:
             raise SystemFailure("the half message does not say where it belongs")
         return place
-
-    def _timed(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
-        """A time of its own counts from the commit on; one that is not allowed any more is none."""
-        try:
-            return None if self._timing is None else self._timing.postpone(pairs, topic, queue_id)
-        except Refused:
-            return None
-
-    def _kept(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
-        """The same of a ledger's: what was decided with its time has it."""
-        return None if self._timing is None else self._timing.keep(pairs, topic, queue_id)
 
     def target(self, record: Record) -> tuple[str, int] | None:
         """Topic and queue of the message; None when it names none that can be."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from turbopump.broker.delay.level_records import delay_level
 from turbopump.broker.delay.timer_intake import TimerIntake
-from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, check_zeros, tag_bits
+from turbopump.broker.produce.send import NOT_PLAIN, check_zeros, tag_bits
+from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic
@@ -63,7 +64,7 @@ class LedgerSendHandler:
         ledger: LedgerBooks,
         broker_name: str,
         transactions: OpenTransactions,
-        sending: SendHandler,
+        targets: SendTargets,
         timing: TimerIntake,
         writer: MessageWriter,
         store: Storage,
@@ -72,7 +73,8 @@ class LedgerSendHandler:
         self._ledger = ledger
         self._name = broker_name
         self._transactions = transactions
-        self._sending = sending
+        self._targets = targets
+        self._broker_properties = targets.rules.added_properties()
         self._timing = timing
         self._writer = writer
         self._store = store
@@ -150,7 +152,7 @@ class LedgerSendHandler:
     def _added(self, stamp: LedgerStamp) -> bytes:
         """To the properties of each."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
-        added = properties.pack(pairs).encode() + self._sending.added
+        added = properties.pack(pairs).encode() + self._broker_properties
         if len(added) > LARGEST_STAMP:
             raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
         return added
@@ -226,4 +228,4 @@ class LedgerSendHandler:
         place = number(queue_id)
         if place is None:
             raise InvalidParameter(f"a half message names no queue of its topic {topic!r}: {queue_id[:40]!r}")
-        return self._sending.target(topic, place, peer), place
+        return self._targets.named(topic, place, peer), place

@@ -1,0 +1,57 @@
+"""Builds what consumers read with: pulls, send-backs, and queries that do not consume."""
+
+from dataclasses import dataclass
+
+from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume.pull import PullHandler
+from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.consume.send_back import SendBackHandler
+from turbopump.broker.delay.part import DelayPart
+from turbopump.broker.part import Context, Part
+from turbopump.protocol.ids import unpack_host
+from turbopump.protocol.permissions import READ, WRITE
+
+
+@dataclass(kw_only=True)
+class ConsumePart(Part):
+    pulls: PullHandler
+    reused: ReusedOffsets
+
+
+async def build(context: Context) -> ConsumePart:
+    store, tables = context.store, context.tables
+    reused = ReusedOffsets(store.queues, context.recovered_end)
+    pulls = PullHandler(
+        store,
+        tables.topics,
+        tables.groups,
+        tables.members,
+        tables.offsets,
+        context.clock,
+        context.config().polling,
+        tables.traffic,
+        reused,
+        tables.filters,
+        broker_readable=lambda: context.may(READ),
+        serves_lite=lambda: context.config().polling.lite_pull,
+        broker_ip=context.host,
+    )
+    send_back = SendBackHandler(
+        store,
+        tables.topics,
+        tables.groups,
+        context.part(DelayPart).schedule,
+        context.writer,
+        context.chance,
+        unpack_host(store.log.store_host)[0],
+        writable=lambda: context.may(WRITE),
+    )
+    return ConsumePart(
+        routes={**send_back.routes(), **QueryHandler(store, tables.topics).routes()},
+        main_routes=pulls.routes(),
+        configure=lambda config: pulls.configure(config.polling),
+        answer_waiting=pulls.close,
+        close=[pulls.abandon],
+        pulls=pulls,
+        reused=reused,
+    )

@@ -1,0 +1,75 @@
+"""Builds the metrics for Prometheus. Without metricsExporterType=PROM nothing is counted or served."""
+
+import logging
+from dataclasses import dataclass, field
+
+from turbopump.broker.admin.part import AdminPart
+from turbopump.broker.consume.part import ConsumePart
+from turbopump.broker.delay.part import DelayPart
+from turbopump.broker.metrics.collectors import (
+    BrokerFigures,
+    Collector,
+    ConnectionFigures,
+    RemotingFigures,
+    RequestFigures,
+    StoreFigures,
+    WaitingRequests,
+)
+from turbopump.broker.metrics.exporter import Exporter
+from turbopump.broker.metrics.lag import LagFigures
+from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
+from turbopump.broker.part import Context, Part
+from turbopump.broker.transactions.part import TransactionPart
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class MetricsPart(Part):
+    port: int = field(default=0)
+    """Where the page is served; 0: it is not."""
+
+
+async def build(context: Context) -> MetricsPart:
+    config = context.config()
+    if config.metrics.exporter != "PROM":
+        return MetricsPart()
+    store, tables, clock = context.store, context.tables, context.clock
+    topics, statistics = tables.topics, tables.statistics
+    answers = RemotingFigures(tables.traffic)
+    requests = RequestFigures(topics, statistics, tables.traffic, clock)
+    statistics.on_puts = requests.stored
+    statistics.on_topic_gone = requests.topic_deleted
+    created = TopicFigures()
+    context.part(AdminPart).topics.on_created = created.created
+    collectors: list[Collector] = [
+        BrokerFigures(context.config, topics, tables.groups, lambda: _waiting(context)),
+        requests,
+        ConnectionFigures(tables.members),
+        LagFigures(tables.members, topics, tables.offsets, statistics, store, clock),
+        StoreFigures(store, context.disk.usage, clock),
+        answers,
+        TransactionFigures(context.part(TransactionPart).open),
+        TimerFigures(context.part(DelayPart).timers),
+        created,
+    ]
+    exporter = Exporter(context.config, collectors, context.network)
+
+    async def start() -> None:
+        host = config.metrics.host or config.listening.bind_address
+        part.port = await exporter.start(host, config.metrics.port)
+        log.info("Metrics are served at http://%s:%d/metrics", host, part.port)
+
+    part = MetricsPart(observe=answers.observe, tasks=[requests.watch], start=start, close=[exporter.stop])
+    return part
+
+
+def _waiting(context: Context) -> WaitingRequests:
+    servers = context.servers
+    return WaitingRequests(
+        to_begin=sum(server.waiting for server in servers),
+        for_sync=context.store.flusher.waiting,
+        running=sum(router.running for router in context.routers),
+        parked=context.part(ConsumePart).pulls.parked,
+        connections=sum(len(server.connections) for server in servers),
+    )

@@ -1,0 +1,118 @@
+"""The parts of a broker, and what they are built from.
+
+Each package of the broker has a `part.py` with one function `build(context) -> Part`; `server.py` lists them
+in the order in which they are built. A part is a value: request handlers, kinds of message, background work,
+and what to do at the end. It gives its handlers the few things they use, never the context or the broker.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.produce.kinds import MessageKind, MessageKinds
+from turbopump.broker.produce.targets import SendTargets
+from turbopump.broker.produce.writer import MessageWriter
+from turbopump.broker.registration import NameServerRegistration
+from turbopump.broker.storage import Storage
+from turbopump.broker.tables import TableFiles, Tables
+from turbopump.broker.topics import Topic
+from turbopump.remoting.client import Client
+from turbopump.remoting.links import BulkHandler
+from turbopump.remoting.router import Observe, Router, Routes
+from turbopump.remoting.server import Server
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Workers
+from turbopump.runtime.network import Network
+from turbopump.store.config_files import ConfigFiles
+
+P = TypeVar("P", bound="Part")
+
+Work = Coroutine[Any, Any, None]
+
+
+def _nothing(config: BrokerConfig) -> None:
+    """For parts that have nothing to change while they run."""
+
+
+@dataclass(kw_only=True)
+class Part:
+    """One subject of a broker. What others need of it is in the fields of a subclass."""
+
+    routes: Routes = field(default_factory=dict)
+    main_routes: Routes = field(default_factory=dict)
+    """Requests that the main port serves and the fast port does not."""
+    kinds: Sequence[MessageKind] = ()
+    """Kinds of message, which claim before those of the parts built earlier."""
+    bulk: Callable[[Router], BulkHandler] | None = None
+    """Makes the handler that serves plain sends together, one for each port."""
+    observe: Observe | None = None
+    """Called with every answer."""
+    tasks: Sequence[Callable[[], Work]] = ()
+    """Work that runs in the background from when requests are served until the broker stops."""
+    configure: Callable[[BrokerConfig], None] = _nothing
+    """Called when the configuration was changed by a request."""
+    start: Callable[[], Awaitable[None]] | None = None
+    """Called when requests are served."""
+    answer_waiting: Callable[[], None] | None = None
+    """Called at stop while connections are open: answers the requests that wait."""
+    close: Sequence[Callable[[], Awaitable[None]]] = ()
+    """Called at stop when no request is served any more, the last one first."""
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What parts are built from, and the parts that were built before."""
+
+    config: Callable[[], BrokerConfig]
+    """The configuration as it is now."""
+    store: Storage
+    tables: Tables
+    table_files: TableFiles
+    files: ConfigFiles
+    writer: MessageWriter
+    targets: SendTargets
+    client: Client
+    registration: NameServerRegistration
+    servers: tuple[Server, Server]
+    address: str
+    """Under which clients reach this broker."""
+    recovered_end: int | None
+    """End of the log when the broker started after a crash that may have cost later messages."""
+    clock: Clock
+    disk: Disk
+    workers: Workers
+    chance: Chance
+    network: Network
+    apply: Callable[[BrokerConfig], None]
+    """Changes the configuration while the broker runs."""
+    kinds: MessageKinds = field(default_factory=MessageKinds)
+    """The kinds of message of all parts built so far."""
+    parts: list[Part] = field(default_factory=list)
+    routers: list[Router] = field(default_factory=list)
+    """Of the main and the fast port, once requests are served."""
+    topic_listeners: list[Callable[[list[Topic]], None]] = field(default_factory=list)
+    """Called with topics that are new or different; with none when one is gone."""
+
+    def add(self, part: Part) -> None:
+        """Makes a part known to those built after it."""
+        self.parts.append(part)
+        self.kinds = self.kinds.before(part.kinds)
+
+    def part(self, kind: type[P]) -> P:
+        """Returns the part of this type, which must have been built before."""
+        return next(part for part in self.parts if isinstance(part, kind))
+
+    def may(self, permission: int) -> bool:
+        """Returns whether the broker as a whole allows reading or writing (brokerPermission)."""
+        return self.config().topics.permission & permission != 0
+
+    @property
+    def broker_name(self) -> str:
+        return self.config().identity.broker_name
+
+    @property
+    def host(self) -> str:
+        """The host of `address`."""
+        return self.address.rpartition(":")[0]

@@ -1,0 +1,45 @@
+"""Builds what takes messages: sends one by one, plain sends together, and replies to request messages."""
+
+import os
+
+from turbopump.broker.part import Context, Part
+from turbopump.broker.produce.plain_sends import PlainSendHandler
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.replies import ReplyHandler
+from turbopump.broker.produce.send import SendHandler
+from turbopump.protocol.ids import UniqueIds
+from turbopump.remoting.router import Router
+
+
+async def build(context: Context) -> Part:
+    """Built after all parts that have kinds of message, so that sends know them all."""
+    store, tables, writer, targets = context.store, context.tables, context.writer, context.targets
+    rules, clock = targets.rules, context.clock
+    receipts = Receipts(store.log.store_host, rules.region, rules.trace_on)
+    ids = UniqueIds(rules.broker_ip, os.getpid(), clock.now_ms, context.chance.getrandbits(32))
+    sends = SendHandler(
+        store,
+        targets,
+        tables.groups,
+        receipts,
+        context.kinds,
+        writer,
+        context.chance,
+        ids.next,
+        in_order=lambda group: tables.locks.holds_any(group, clock.monotonic()),
+    )
+    replies = ReplyHandler(
+        tables.members,
+        sends,
+        receipts,
+        writer,
+        clock,
+        stores=lambda: context.config().sending.store_replies,
+    )
+
+    def plain_sends(router: Router) -> PlainSendHandler:
+        handler = PlainSendHandler(store, targets, writer, receipts, router)
+        context.topic_listeners.append(lambda topics: handler.topics_changed([one.name for one in topics]))
+        return handler
+
+    return Part(routes={**sends.routes(), **replies.routes()}, bulk=plain_sends)

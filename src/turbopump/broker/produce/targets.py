@@ -1,0 +1,81 @@
+"""Where messages may be sent: topic and queue that a send names, checked by Apache's rules in their order.
+
+In: topic, queue and peer of a send. Out: the topic, or Refused. Which kind a message is, and how it is
+stored, is not known here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import properties
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.send import SendMessageRequest
+from turbopump.protocol.names import NOT_FOR_SENDERS, check_topic
+from turbopump.runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class SendRules:
+    """What the configuration says about sending."""
+
+    broker_ip: str
+    cluster: str
+    region: str
+    trace_on: bool
+    max_message_size: int
+    accepts_from_ms: int = 0
+    rejects_transactions: bool = False
+
+    def added_properties(self) -> bytes:
+        """The pairs that the broker adds to the properties of each message, packed."""
+        return properties.pack(
+            {
+                properties.MSG_REGION: self.region,
+                properties.TRACE_ON: "true" if self.trace_on else "false",
+                properties.CLUSTER: self.cluster,
+            }
+        ).encode()
+
+
+class SendTargets:
+    """Finds the topic of a send, creates it where that is allowed, and refuses what may not be written."""
+
+    def __init__(
+        self, topics: Topics, rules: SendRules, clock: Clock, writable: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.topics = topics
+        self.rules = rules
+        self.writable = writable
+        self._clock = clock
+
+    def accepts(self) -> bool:
+        """Returns whether the time has come from which on messages are accepted."""
+        return self._clock.now_ms() >= self.rules.accepts_from_ms
+
+    def named(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
+        """Returns a topic, if messages may be sent to this queue of it; it is not created."""
+        header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
+        return self.find(header, peer)
+
+    def find(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
+        """Returns the topic to write to, or raises Refused, by Apache's checks in their order."""
+        rules = self.rules
+        if not self.accepts():
+            remark = f"broker unable to service, until {rules.accepts_from_ms}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        check_topic(header.topic)
+        if header.topic in NOT_FOR_SENDERS or self.topics.is_light(header.topic):
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        topic = self.topics.for_send(
+            header.topic, header.defaultTopic, header.defaultTopicQueueNums, bool(header.unitMode), peer
+        )
+        if topic.order and not self.writable():
+            remark = f"the broker[{rules.broker_ip}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if header.queueId >= max(topic.read_queues, topic.write_queues):
+            remark = f"request queueId[{header.queueId}] is illegal, {topic} Producer: {peer[0]}:{peer[1]}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        return topic

@@ -1,0 +1,68 @@
+"""Builds transactions: half messages, their ends and checks, and the ledger that decides about many."""
+
+from dataclasses import dataclass
+
+from turbopump.broker.delay.part import DelayPart
+from turbopump.broker.part import Context, Part
+from turbopump.broker.transactions.checks import TransactionChecks, TransactionProducers, check_rules
+from turbopump.broker.transactions.half_kind import HalfMessages
+from turbopump.broker.transactions.halves import CheckRules
+from turbopump.broker.transactions.ledger.expiry import BookExpiry
+from turbopump.broker.transactions.ledger.homes import BookHomes
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks
+from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.requests import LedgerHandler
+from turbopump.broker.transactions.ledger.send import LedgerSendHandler
+from turbopump.broker.transactions.ledger.settlement import Settlement
+from turbopump.broker.transactions.recovery import reopen
+from turbopump.broker.transactions.requests import TransactionHandler
+from turbopump.broker.transactions.transactions import OpenTransactions
+
+
+@dataclass(kw_only=True)
+class TransactionPart(Part):
+    open: OpenTransactions
+
+
+async def build(context: Context) -> TransactionPart:
+    """Open transactions and the books of the ledger are known before anybody is served."""
+    store, tables, writer, clock = context.store, context.tables, context.writer, context.clock
+
+    def rules() -> CheckRules:
+        return check_rules(context.config())
+
+    # Committed messages can be of the kinds that are known so far: a half message is none of them.
+    transactions = OpenTransactions(store, tables.topics, tables.offsets, context.kinds, writer, rules, clock)
+    await reopen(store, transactions)
+    producers = TransactionProducers(tables.members, context.broker_name)
+    checks = TransactionChecks(transactions, store, writer.acknowledgement, producers, rules, clock)
+    store.retention.guards.append(checks.rescue)
+    ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock)
+    timers = context.part(DelayPart).intake
+    ledger = await _ledger(context, transactions)
+    return TransactionPart(
+        routes={**ends.routes(), **ledger.routes},
+        kinds=(HalfMessages(store, transactions, timers, context.targets.rules),),
+        tasks=[checks.run, checks.keep, *ledger.tasks],
+        close=[transactions.save_progress],
+        open=transactions,
+    )
+
+
+async def _ledger(context: Context, transactions: OpenTransactions) -> Part:
+    name, store, clock = context.broker_name, context.store, context.clock
+    writer, timers = context.writer, context.part(DelayPart).intake
+    books = LedgerBooks(name)
+    written = LedgerLog(books, store, writer, clock)
+    await written.reopen()
+    store.retention.guards.append(written.rescue)
+    homes = BookHomes(books, name, context.client, context.config().name_servers.addresses, clock)
+    settlement = Settlement(
+        transactions, store, homes, lambda: check_rules(context.config()).interval_s, clock
+    )
+    expiry = BookExpiry(
+        books, written, settlement, lambda: context.config().transactions.id_retention_hours, clock
+    )
+    requests = LedgerHandler(books, written, settlement, store, writer.acknowledgement)
+    sends = LedgerSendHandler(books, name, transactions, context.targets, timers, writer, store, clock)
+    return Part(routes={**requests.routes(), **sends.routes()}, tasks=[settlement.run, expiry.run])
