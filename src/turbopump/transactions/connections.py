@@ -1,4 +1,4 @@
-"""Connections and sessions that the user's `connect` makes for us: opened, used and closed."""
+"""Opens, uses and closes the connections and sessions that the user's `connect` makes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,20 +14,24 @@ T = TypeVar("T")
 
 @contextmanager
 def opened(connect: Callable[[], Any]) -> Iterator[Any]:
-    """What `connect` gives: a connection or session, closed in the end, or a context manager around one,
-    such as `pool.connection`.
+    """Opens what `connect` gives: a connection or session, closed at the end, or a context manager around
+    one, such as `pool.connection`.
     """
     given = connect()
     if isawaitable(given):
         if hasattr(given, "close"):
             given.close()
-        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+        raise InvalidArgument(
+            "`connect` must make blocking connections here: async ones need an `async def` handler"
+        )
     if not is_known(given) and hasattr(given, "__enter__"):
         with given as connection:
             yield connection
         return
     if is_async(given):
-        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+        raise InvalidArgument(
+            "`connect` must make blocking connections here: async ones need an `async def` handler"
+        )
     try:
         yield given
     finally:
@@ -35,7 +39,7 @@ def opened(connect: Callable[[], Any]) -> Iterator[Any]:
 
 
 class AsyncConnectionScope:
-    """The same for async connections; `connect` may be a coroutine function too."""
+    """Opens and closes an async connection; `connect` may be a coroutine function too."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
@@ -64,8 +68,9 @@ class AsyncConnectionScope:
 
 
 class UserConnections:
-    """Runs steps on connections of the user. Blocking ones are made and used in a thread; which kind they are
-    is seen at the first one.
+    """Runs steps on connections of the user.
+
+    Blocking connections are made and used in a thread; which kind they are is known after the first one.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -73,6 +78,7 @@ class UserConnections:
         self._is_async: bool | None = None
 
     async def perform(self, written: DialectSteps[T]) -> T:
+        """Opens a connection, runs the steps on it and closes it."""
         if self._is_async is None:
             first = await asyncio.to_thread(self._first, written)
             if not self._is_async:
@@ -83,19 +89,21 @@ class UserConnections:
         return await asyncio.to_thread(perform_blocking, self._connect, written)
 
     def _first(self, written: DialectSteps[T]) -> Any:
-        """What the steps gave, or an async connection for them."""
+        """Returns the result of the steps, or an async connection to run them on."""
         given = self._connect()
         self._is_async = _gives_async(given)
         return given if self._is_async else perform_blocking(lambda: given, written)
 
 
 def perform_blocking(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
+    """Opens a blocking connection, runs the steps on it and closes it."""
     with opened(connect) as connection:
         done: T = run_steps(connection, written)
         return done
 
 
 async def perform_async(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
+    """Opens an async connection, runs the steps on it and closes it."""
     async with AsyncConnectionScope(connect) as connection:
         done: T = await run_steps(connection, written)
         return done

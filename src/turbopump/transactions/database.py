@@ -1,9 +1,9 @@
-"""One way to speak to a user's database: SQLite and PostgreSQL, by DB-API connection or SQLAlchemy, blocking
-or async.
+"""One interface to a user's database: SQLite and PostgreSQL, by DB-API connection or SQLAlchemy, blocking or
+async.
 
-What is to be done is written once, as `Steps`: a generator that yields statements and transaction acts, and
-is sent their answers. `performed(connection, steps)` runs it on whatever connection the user has; on an
-async one it returns an awaitable. Drivers are told apart by the module of their class: none is imported.
+Work is written once, as `Steps`: a generator that yields statements and transaction commands, and is sent
+their results. `run_steps(connection, steps)` runs it on whatever connection the user has; on an async one it
+returns an awaitable. Drivers are recognised by the module of their class: none is imported.
 """
 
 import logging
@@ -48,16 +48,20 @@ class Statement:
 
 
 class TransactionCommand(Enum):
+    """A command about the transaction, among the statements of some steps."""
+
     BEGIN = auto()
-    """A transaction that we end; what the connection has begun by itself already becomes part of it."""
+    """Begins a transaction that we end; what the connection has begun by itself becomes part of it."""
     JOIN = auto()
-    """The caller's transaction, which he ends. Refused where every statement would commit itself."""
+    """Uses the caller's transaction, which the caller ends. Refused where every statement commits itself."""
     COMMIT = auto()
     ROLLBACK = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
+    """The rows that a statement returned, and how many it wrote."""
+
     rows: list[Any]
     count: int
     """Rows written."""
@@ -82,7 +86,7 @@ def run_steps(connection: Any, written: DialectSteps[T]) -> T | Awaitable[T]:
 
 
 def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
-    """The steps between BEGIN and COMMIT; an error rolls back."""
+    """Puts the steps between BEGIN and COMMIT; an error rolls back."""
 
     def whole(dialect: str) -> Steps[T]:
         try:
@@ -98,33 +102,37 @@ def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
 
 
 def rollback() -> Steps[None]:
-    """After an error, which is what the caller must see: a connection that is gone has rolled back too."""
+    """Rolls back after an error. Its own failure is ignored: a connection that is gone has rolled
+    back too.
+    """
     try:
         yield TransactionCommand.ROLLBACK
     except Exception:
-        log.debug("No rollback", exc_info=True)
+        log.debug("Cannot roll back", exc_info=True)
 
 
 def is_async(connection: object) -> bool:
+    """Tells whether the connection is async."""
     return driver_of(connection).is_async
 
 
 def is_known(connection: object) -> bool:
-    """Is it something that `run_steps` takes?"""
+    """Tells whether `run_steps` accepts the object as a connection."""
     return _driver_class(type(connection)) is not None
 
 
 def checked_table(name: str) -> str:
-    """The name becomes part of SQL, so it is nothing but a name."""
+    """Returns the name if it is a plain table name, since it becomes part of SQL. Raises InvalidArgument."""
     if not _TABLE.fullmatch(name):
-        raise InvalidArgument(f"a table is named like `outbox` or `schema.outbox`, not {name!r}")
+        raise InvalidArgument(f"a table must have a name such as `outbox` or `schema.outbox`, got {name!r}")
     return name
 
 
 def create_if_missing(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]) -> Steps[None]:
-    """The table, made when it is missing. On PostgreSQL two that make it at once wait for each other.
+    """Creates the table if it is missing. On PostgreSQL two that create it at once wait for each other.
 
-    There it is looked for first: CREATE … IF NOT EXISTS would ask for the right to create even if it exists.
+    There its existence is checked first: CREATE … IF NOT EXISTS needs the right to create even if the table
+    exists.
     """
     if dialect == POSTGRESQL:
         if (yield from table_exists(table)):
@@ -135,22 +143,23 @@ def create_if_missing(dialect: str, table: str, definitions: Mapping[str, tuple[
 
 
 def table_exists(table: str) -> Steps[bool]:
-    """On PostgreSQL."""
+    """Tells whether a table exists. For PostgreSQL."""
     return (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None
 
 
 def advisory_lock(name: str) -> Statement:
-    """PostgreSQL: waits for any other transaction that holds the lock of that name."""
+    """Waits for any other transaction that holds the lock of that name. For PostgreSQL."""
     return Statement("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"turbopump {name}"})
 
 
 def driver_of(connection: Any) -> "_Driver":
+    """Returns the driver for a connection. Raises InvalidArgument for an unknown kind."""
     found = _driver_class(type(connection))
     if found is None:
         kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
         raise InvalidArgument(
-            f"{kind} is no connection that is known here: give one of sqlite3, psycopg (3 or 2), aiosqlite, "
-            "Django, or a Connection or Session of SQLAlchemy"
+            "a connection must be one of sqlite3, psycopg (3 or 2), aiosqlite or Django, or a Connection or "
+            f"Session of SQLAlchemy, got {kind}"
         )
     return found(connection)
 
@@ -198,7 +207,9 @@ async def _run_async(driver: "_Driver", steps: Steps[T]) -> T:
 
 
 class _Driver:
-    """What differs between connections. `perform` is for blocking ones, `perform_async` for async ones."""
+    """What differs between kinds of connections. `perform` is for blocking ones, `perform_async` for async
+    ones.
+    """
 
     is_async: ClassVar[bool] = False
     dialect: str
@@ -214,7 +225,7 @@ class _Driver:
 
 
 class _Sqlite(_Driver):
-    """Transactions begin with the write lock: one that only reads at first could not get it later."""
+    """Begins transactions with the write lock: one that only reads at first could not get it later."""
 
     dialect = SQLITE
 
@@ -226,7 +237,7 @@ class _Sqlite(_Driver):
         if command is None:
             return NOTHING
         cursor = self.connection.cursor()
-        cursor.row_factory = None  # the user's own may make anything of a row
+        cursor.row_factory = None  # the user's own could turn rows into anything
         try:
             cursor.execute(command.sql, command.parameters)
             return StatementResult(cursor.fetchall(), cursor.rowcount)
@@ -254,8 +265,9 @@ class _AsyncSqlite(_Driver):
 def _sqlite_command(
     connection: Any, step: Statement | TransactionCommand
 ) -> Statement | Callable[[], Any] | None:
-    """What to execute, a method to call, or nothing. Since Python 3.12 there are connections that end
-    transactions by SQL alone (`autocommit=True`).
+    """Returns a statement to execute, a method to call, or None for nothing.
+
+    Since Python 3.12 there are connections that end transactions by SQL alone (`autocommit=True`).
     """
     is_begun = connection.in_transaction
     commits_itself = getattr(connection, "autocommit", None) is True
@@ -300,7 +312,9 @@ class _Psycopg(_Driver):
         return _plain_cursor(self.connection)
 
     def _command(self, step: Statement | TransactionCommand) -> Statement | Callable[[], Any] | None:
-        """Where the connection commits each statement, BEGIN and COMMIT are statements."""
+        """Returns what to execute. Where the connection commits each statement, BEGIN and COMMIT are
+        statements.
+        """
         connection = self.connection
         by_hand = connection.autocommit and (
             step in (TransactionCommand.COMMIT, TransactionCommand.ROLLBACK)
@@ -407,7 +421,7 @@ class _AsyncAlchemy(_Driver):
 
 
 class _Django(_Driver):
-    """`django.db.connection`. Its transactions begin and end with the block of `transaction.atomic()`."""
+    """`django.db.connection`, whose transactions begin and end with the block of `transaction.atomic()`."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__(connection)
@@ -424,7 +438,7 @@ class _Django(_Driver):
                     self.connection.set_rollback(True)
             case TransactionCommand():
                 if not self.connection.in_atomic_block:
-                    raise InvalidArgument("with Django this is done inside `with transaction.atomic():`")
+                    raise InvalidArgument("with Django, call this inside `with transaction.atomic():`")
         return NOTHING
 
 
@@ -432,11 +446,11 @@ _BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 
 def _must_begin(dialect: str, pooled: Any, step: TransactionCommand) -> bool:
-    """SQLAlchemy begins by itself, but on SQLite not before the first write."""
+    """Tells whether BEGIN is needed: SQLAlchemy begins by itself, but on SQLite only with the first write."""
     if dialect == SQLITE:
         return step is TransactionCommand.BEGIN and not pooled.driver_connection.in_transaction
     if dialect != POSTGRESQL:
-        raise InvalidArgument(f"this works with SQLite and PostgreSQL; the session's database is {dialect}")
+        raise InvalidArgument(f"the database must be SQLite or PostgreSQL, got {dialect}")
     if getattr(pooled.dbapi_connection, "autocommit", False) is True:
         raise InvalidArgument(NO_TRANSACTION)
     return False
@@ -452,8 +466,8 @@ def _alchemy(statement: Statement) -> tuple[Any, ...]:
 
 
 NO_TRANSACTION = (
-    "the connection commits every statement by itself, so nothing would hold what is written here and "
-    "your own work together: begin a transaction first, or switch autocommit off"
+    "the connection commits every statement by itself, so what is written here would not be part of your "
+    "transaction: begin a transaction first, or switch autocommit off"
 )
 
 _BY_PACKAGE: dict[str, type[_Driver]] = {

@@ -1,17 +1,17 @@
-"""Each message has its effect once, however often it is delivered.
+"""Gives each message its effect once, however often it is delivered.
 
-RocketMQ delivers at least once: a send that is tried again, a delivery that is tried again and a queue that
-changes its owner each bring a message twice. Here the message's key is written into a table of the user's
-database in the transaction of the work itself. Both are there or neither; a repeat finds the key and does
-nothing. Of two consumers that have the same message at the same time one waits for the other in the
-database: it does nothing when the other one commits, and does the work when the other one fails.
+RocketMQ delivers at least once: a repeated send, a repeated delivery and a queue that changes its owner each
+deliver a message twice. Here the message's key is written into a table of the user's database in the
+transaction of the work itself. Either both are stored or neither; a repeated message finds the key and does
+nothing. Of two consumers that have the same message at the same time one waits for the other in the database:
+it does nothing when the other one commits, and does the work when the other one fails.
 
     @consumer.on("OrderTopic")
     @idempotent(connect=lambda: sqlite3.connect("billing.db"), group="billing")
     def bill(message, connection):
         connection.execute("INSERT INTO bills VALUES (?, ?)", (message.keys[0], message.text))
 
-What is never here: effects outside of that database (a mail, a call of another service). They cannot be part
+Effects outside of that database (a mail, a call of another service) do not belong here: they cannot be part
 of its transaction.
 """
 
@@ -50,22 +50,23 @@ __all__ = ["Key", "WorkUndone", "create_table", "forget", "idempotent", "once", 
 log = logging.getLogger(__name__)
 
 TABLE = "turbopump_processed"
-KEEP = timedelta(days=7)  # brokers keep messages for 3 days: a repeat cannot come later
+KEEP = timedelta(days=7)  # brokers keep messages for 3 days: no repeated delivery comes later
 CLEAN_EVERY_S = 3600.0
-DELETES_PER_TURN = 1000  # rows a transaction: a long one would hold up consumers on SQLite
-MAX_KEY_LENGTH = (
-    512  # characters; longer ones are recorded by their hash. PostgreSQL's index takes 2,700 bytes
-)
+DELETES_PER_TURN = 1000  # rows per transaction: a long one would block consumers on SQLite
+# In characters; longer keys are recorded by their hash. PostgreSQL's index takes 2,700 bytes.
+MAX_KEY_LENGTH = 512
 
 Key = str | Callable[[MessageExt], str]
 """`"message_id"`, `"keys"`, or a function of the message."""
 
 NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK"})
-"""What a handler may return, instead of raising, to say that it failed."""
+"""Results by which a handler reports a failure, instead of raising."""
 
 
 class WorkUndone(ClientError, RuntimeError):
-    """The block ended well, but its transaction was rolled back inside: nothing of it would be kept."""
+    """The block ended without an error, but its transaction was rolled back inside: nothing would
+    be stored.
+    """
 
 
 # --- a block of code --------------------------------------------------------------------------------------
@@ -80,21 +81,22 @@ def once(
     table: str = TABLE,
     commit: bool = True,
 ) -> "Once":
-    """A block whose work is done once for `message`, in one transaction with the record that it was done.
+    """Returns a block whose work is done once for `message`, in one transaction with the record that it was
+    done.
 
         with once(connection, message, group="billing") as first:
             if first:
                 connection.execute("UPDATE …")
 
     With an async connection: `async with once(…) as first`. At the end the transaction is committed; when the
-    block raises it is rolled back, work and record alike. Do not commit inside: who dies after that and
-    before the end has half of the work done for ever. With `commit=False` the block
-    is part of the transaction that you have begun and end yourself.
+    block raises, work and record are rolled back. Do not commit inside: a process that dies after that and
+    before the end leaves half of the work done for ever. With `commit=False` the block is part of the
+    transaction that you have begun and end yourself.
 
-    `group` tells consumers of one database apart: each group does its own work once. `key` is what makes two
-    deliveries the same message: `"message_id"` (the sender's id, the same in all tries of one send and all
-    deliveries), `"keys"` (the message's KEYS within its topic, which then must name the event, not only the
-    thing it is about), or a function of the message.
+    `group` distinguishes consumers that share a database: each group does its own work once. `key` is what
+    makes two deliveries the same message: `"message_id"` (the sender's id, the same in all tries of one send
+    and all deliveries), `"keys"` (the message's KEYS within its topic, which then must name the event, not
+    only the thing it is about), or a function of the message.
     """
     return Once(_Claims([message], group, key, table, commit), connection)
 
@@ -108,7 +110,7 @@ def once_each(
     table: str = TABLE,
     commit: bool = True,
 ) -> "OnceEach":
-    """As `once`, for a batch in one transaction: gives the messages that are new.
+    """Returns a block for a batch of messages in one transaction, which gives those that are new. See `once`.
 
     with once_each(connection, messages, group="billing") as new:
         for message in new: …
@@ -117,27 +119,32 @@ def once_each(
 
 
 class _OnceBlock:
+    """The end of `once` and `once_each`: commits, or rolls back after an error."""
+
     def __init__(self, claims: "_Claims", connection: Any) -> None:
         self._claims = claims
         self._connection = connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _say_all_again(error)
+        _repeat_all(error)
         run_steps(self._connection, self._claims.leave(error is None))
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _say_all_again(error)
+        _repeat_all(error)
         await run_steps(self._connection, self._claims.leave(error is None))
 
 
-def _say_all_again(error: BaseException | None) -> None:
-    """A handler may tell that the first messages of a batch are done. Here nothing is: all is rolled back."""
+def _repeat_all(error: BaseException | None) -> None:
+    """Makes a RetryLater repeat the whole batch.
+
+    A handler may say that the first messages of a batch are done. Here they are not: all is rolled back.
+    """
     if isinstance(error, RetryLater):
         error.consumed = 0
 
 
 class Once(_OnceBlock):
-    """True: the message is new."""
+    """The block of `once`: gives True when the message is new."""
 
     def __enter__(self) -> bool:
         return bool(run_steps(self._connection, self._claims.enter))
@@ -147,7 +154,7 @@ class Once(_OnceBlock):
 
 
 class OnceEach(_OnceBlock):
-    """The messages that are new."""
+    """The block of `once_each`: gives the messages that are new."""
 
     def __enter__(self) -> list[MessageExt]:
         new: list[MessageExt] = run_steps(self._connection, self._claims.enter)
@@ -159,7 +166,7 @@ class OnceEach(_OnceBlock):
 
 
 class _Claims:
-    """What is recorded before and checked after the work on some messages."""
+    """The records of some messages: inserted before the work and checked after it."""
 
     def __init__(
         self,
@@ -191,7 +198,9 @@ class _Claims:
             raise
 
     def _claim(self) -> Steps[list[MessageExt]]:
-        """By order of keys: two that claim the same ones otherwise could wait for each other."""
+        """Inserts the records in the order of keys: otherwise two consumers with the same messages could
+        deadlock.
+        """
         marks = [self._mark(message) for message in self._messages]
         now_ms = time.time_ns() // 1_000_000
         new = set()
@@ -236,19 +245,23 @@ class _Claims:
         return steps
 
     def _check(self) -> Steps[None]:
-        """PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
+        """Raises WorkUndone if the record is gone.
+
+        PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
         swallows an error of its statements would lose the message. So would one that rolls back by itself.
         """
         select = f"SELECT 1 FROM {self._table} WHERE {_OURS}"
         if not (yield Statement(select, self._marks[0])).rows:
             raise WorkUndone(
                 "the transaction was rolled back inside the block, and the record of the message with it: "
-                "raise an exception instead, so that the message comes again"
+                "raise an exception instead, so that the message is delivered again"
             )
 
     def _withdraw(self, dialect: str) -> Steps[None]:
-        """After a failure the record must be gone. It is not when the work committed by itself before it
-        failed: `with connection:` does that with sqlite3. Then the message must come again all the same.
+        """Deletes the records after a failure, if they are still there.
+
+        They are when the work committed by itself before it failed: `with connection:` does that with
+        sqlite3. The message must be delivered again all the same.
         """
 
         def delete(_: str) -> Steps[int]:
@@ -263,13 +276,15 @@ class _Claims:
                     "A handler of group %s committed by itself and then failed: %s", self._group, ADVICE
                 )
         except Exception:  # no connection, or no table: then there is no record either
-            log.debug("Nothing was withdrawn", exc_info=True)
+            log.debug("Cannot withdraw the records", exc_info=True)
 
 
 _OURS = (
     "consumer_group = :consumer_group AND topic = :topic AND message_key = :message_key AND claim = :claim"
 )
-ADVICE = "its message comes again, and what it had committed is done twice. Leave the commit to the wrapper"
+ADVICE = (
+    "its message is delivered again, and what it had committed is done twice. Leave the commit to the wrapper"
+)
 
 
 # --- a decorator of handlers ------------------------------------------------------------------------------
@@ -283,7 +298,7 @@ def idempotent(
     table: str = TABLE,
     keep: timedelta | None = KEEP,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a handler that does its work once for each message, in a transaction that it is given.
+    """Makes a handler that does its work once per message, in a transaction on a connection that it receives.
 
         @consumer.on("OrderTopic")
         @idempotent(connect=pool.connection, group="billing")
@@ -291,12 +306,13 @@ def idempotent(
 
     `connect` is called for each delivery and gives a connection or session, which is closed afterwards, or a
     context manager around one: `lambda: sqlite3.connect(path)`, `pool.connection` of psycopg_pool, a
-    `sessionmaker`, `engine.connect`. The handler's last parameter gets it; those before are as for any
-    handler: the message, the decoded body, both, or a list of messages, of which only new ones are given.
-    An `async def` handler needs async connections.
+    `sessionmaker`, `engine.connect`. The handler's last parameter receives it; the parameters before are
+    those of any handler: the message, the decoded body, both, or a list of messages, of which only new ones
+    are given. An `async def` handler needs async connections.
 
-    When the handler raises, its work and the record are rolled back and the message comes again. `group` and
-    `key` are as for `once`. Keys older than `keep` are deleted now and then; None keeps them for ever.
+    When the handler raises, its work and the record are rolled back and the message is delivered again.
+    `group` and `key` are as for `once`. Keys older than `keep` are deleted from time to time; None keeps them
+    for ever.
     """
     checked_table(table)
     _checked_group(group)
@@ -309,6 +325,8 @@ def idempotent(
 
 
 class _IdempotentHandler:
+    """Wraps one handler."""
+
     def __init__(
         self,
         handler: Callable[..., Any],
@@ -329,7 +347,7 @@ class _IdempotentHandler:
         self._clean_at = 0.0  # monotonic
 
     def face(self) -> Callable[..., Any]:
-        """What the consumer sees: the handler without its last parameter."""
+        """Returns the function that the consumer calls: the handler without its last parameter."""
 
         async def awaited(*given: Any) -> Any:
             return await self._call_async(*given)
@@ -355,7 +373,7 @@ class _IdempotentHandler:
             if new:
                 result = self._handler(*self._shape.arguments(given, new, is_batch), connection)
         except BaseException as error:
-            _say_all_again(error)
+            _repeat_all(error)
             run_steps(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)
@@ -380,7 +398,7 @@ class _IdempotentHandler:
                 arguments = self._shape.arguments(given, new, is_batch)
                 result = await self._handler(*arguments, connection)
         except BaseException as error:
-            _say_all_again(error)
+            _repeat_all(error)
             await run_steps(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)
@@ -389,7 +407,7 @@ class _IdempotentHandler:
         return result
 
     def _claims(self, messages: Sequence[MessageExt]) -> _Claims:
-        """The table is looked for until one message was processed, and again after any failure."""
+        """Makes the claims. The table is looked for until a message was processed, and after any failure."""
         is_created, self._is_created = self._is_created, False
         return _Claims(messages, self._group, self._key, self._table, is_created=is_created)
 
@@ -404,19 +422,19 @@ class _IdempotentHandler:
         assert self._keep is not None
         try:
             forget(connection, older_than=self._keep, table=self._table)
-        except Exception:  # the message is done; the next one will see to it
-            log.warning("Old keys in %s could not be deleted", self._table, exc_info=True)
+        except Exception:  # the message is done; the next cleaning deletes them
+            log.warning("Cannot delete old keys from %s; retrying later", self._table, exc_info=True)
 
     async def _clean_async(self, connection: Any) -> None:
         assert self._keep is not None
         try:
             await forget(connection, older_than=self._keep, table=self._table)
         except Exception:
-            log.warning("Old keys in %s could not be deleted", self._table, exc_info=True)
+            log.warning("Cannot delete old keys from %s; retrying later", self._table, exc_info=True)
 
 
 class _HandlerSignature:
-    """Which parameters a handler has, and which ones its face must show a consumer, who decodes by them."""
+    """The parameters of a handler, and those that its wrapper shows to a consumer, which decodes by them."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -432,12 +450,12 @@ class _HandlerSignature:
         self._message_at = places[0] if places else len(self._wanted)
 
     def messages(self, given: Sequence[Any]) -> tuple[Sequence[MessageExt], bool]:
-        """Those among the arguments of the face, and whether it is a batch."""
+        """Returns the messages among the arguments of the wrapper, and whether they are a batch."""
         found = given[self._message_at]
         return ([found], False) if isinstance(found, MessageExt) else (found, True)
 
     def arguments(self, given: Sequence[Any], new: Sequence[MessageExt], is_batch: bool) -> Sequence[Any]:
-        """Those of the handler, from those of its face: of a batch what belongs to new messages."""
+        """Returns the arguments of the handler; of a batch those that belong to new messages."""
         wanted = given[: len(self._wanted)]
         if not is_batch:
             return wanted
@@ -446,6 +464,7 @@ class _HandlerSignature:
         return [[items[place] for place in places] for items in wanted]
 
     def put_on(self, face: Callable[..., Any]) -> Callable[..., Any]:
+        """Gives the wrapper the name, documentation and signature of the handler."""
         shown = self._shown
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(face, name, getattr(self._handler, name, None))
@@ -465,7 +484,7 @@ _MESSAGE = inspect.Parameter("_message", inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def _is_message(annotation: Any) -> bool:
-    """A message, or several: what needs no decoding."""
+    """Tells whether the annotation is a message or several, which need no decoding."""
     if annotation in (inspect.Parameter.empty, Any, MessageExt, list, tuple, Sequence):
         return True
     return MessageExt in getattr(annotation, "__args__", ())
@@ -483,7 +502,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 @overload
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
-    """For those whose handlers may not create tables. It does nothing when the table is there."""
+    """Creates the table unless it exists: for handlers that may not create tables."""
     definitions = _definitions(checked_table(table))
     return run_steps(
         connection, in_transaction(lambda dialect: create_if_missing(dialect, table, definitions))
@@ -497,7 +516,7 @@ def forget(
 @overload
 def forget(connection: BlockingConnection, *, older_than: timedelta = KEEP, table: str = TABLE) -> int: ...
 def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE) -> Any:
-    """Deletes the keys of messages that were processed longer ago, and says how many. Commits."""
+    """Deletes the keys of messages that were processed longer ago, and returns how many. Commits."""
     before_ms = time.time_ns() // 1_000_000 - int(older_than.total_seconds() * 1000)
     columns = "consumer_group, topic, message_key"
     delete = Statement(
@@ -533,7 +552,7 @@ def _definitions(table: str) -> dict[str, tuple[str, ...]]:
 
 
 def message_id(message: MessageExt) -> str:
-    """The sender's id. A message without one is known by where its first copy is stored."""
+    """Returns the sender's id; for a message without one, the place of its first stored copy."""
     found = message.properties
     return (
         found.get(properties.UNIQUE_KEY)
@@ -543,9 +562,10 @@ def message_id(message: MessageExt) -> str:
 
 
 def keys(message: MessageExt) -> str:
+    """Returns the message's KEYS. Raises InvalidArgument for a message without any."""
     if not message.keys:
         raise InvalidArgument(
-            f"message {message.message_id} of {message.topic} has no KEYS to know it by: its sender must "
+            f"message {message.message_id} of {message.topic} has no KEYS to identify it: its sender must "
             "give some, or use key='message_id'"
         )
     return " ".join(message.keys)
@@ -555,10 +575,13 @@ KEYS: dict[str, Callable[[MessageExt], str]] = {"message_id": message_id, "keys"
 
 
 def key_function(key: Key) -> Callable[[MessageExt], str]:
+    """Returns the function that makes the key of a message. Raises InvalidArgument."""
     if callable(key):
         return _checked(key)
     if key not in KEYS:
-        raise InvalidArgument(f"key is one of {', '.join(KEYS)}, or a function of the message; not {key!r}")
+        raise InvalidArgument(
+            f"key must be one of {', '.join(KEYS)}, or a function of the message, got {key!r}"
+        )
     return KEYS[key]
 
 
@@ -566,7 +589,7 @@ def _checked(key: Callable[[MessageExt], str]) -> Callable[[MessageExt], str]:
     def checked(message: MessageExt) -> str:
         found = key(message)
         if not isinstance(found, str) or not found:
-            raise InvalidArgument(f"the key of message {message.message_id} is {found!r}; it must be text")
+            raise InvalidArgument(f"the key of message {message.message_id} must be text, got {found!r}")
         return found
 
     return checked
@@ -574,7 +597,10 @@ def _checked(key: Callable[[MessageExt], str]) -> Callable[[MessageExt], str]:
 
 def _checked_group(group: str) -> str:
     if not group:
-        raise InvalidArgument("group is the consumer group: it tells apart consumers that share the table")
+        raise InvalidArgument(
+            f"group must be the name of the consumer group, which distinguishes consumers that share the "
+            f"table, got {group!r}"
+        )
     return group
 
 

@@ -1,8 +1,8 @@
 """Messages that are part of a database transaction.
 
-A program that changes its database and then sends a message about it may die in between; one that sends
-first may fail to commit. Here the message is written into a table of the same database, in the same
-transaction, and a relay sends it afterwards until a broker has stored it:
+A program that changes its database and then sends a message about it may die in between; one that sends first
+may fail to commit. Here the message is written into a table of the same database, in the same transaction,
+and a relay sends it afterwards until a broker has stored it:
 
     with connection:                                      # sqlite3: a transaction
         connection.execute("INSERT INTO orders …")
@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Not sent yet: it is in the outbox, from which a relay will send it."""
+    """A message that was not sent yet: it is in the outbox, from which a relay will send it."""
 
     message_id: str
     failure: Exception | None
@@ -80,7 +80,8 @@ def send(
     connection: BlockingConnection, message: Message, *, by: str | None = None, table: str = TABLE
 ) -> str: ...
 def send(connection: Any, message: Message, *, by: str | None = None, table: str = TABLE) -> Any:
-    """Writes the message into the outbox, in the transaction that you commit yourself. Gives its message id.
+    """Writes the message into the outbox, in the transaction that you commit yourself, and returns its
+    message id.
 
     With an async connection: `await outbox.send(…)`. `by` keeps order: of two messages with the same key the
     one written first is sent first, to the same queue. Where transactions compete for a row, lock the row
@@ -122,7 +123,7 @@ def keep(
     error: BaseException | None = None,
     table: str = TABLE,
 ) -> Any:
-    """Keeps a message whose direct send failed with `error`: a relay tries it again. Commits.
+    """Stores a message whose direct send failed with `error`: a relay sends it again. Commits.
 
         message = outbox.stamped(Message(…))
         try:
@@ -130,8 +131,8 @@ def keep(
         except OSError as error:
             outbox.keep(connection, message, error=error)
 
-    A send that failed may have reached a broker all the same. Send a `stamped` message, so that both have one
-    message id and an idempotent consumer takes one of them; `send_or_keep` does all of this.
+    A failed send may have reached a broker all the same. Send a `stamped` message, so that both copies have
+    the same message id and an idempotent consumer takes one of them; `send_or_keep` does all of this.
     """
     return run_steps(connection, in_transaction(_NewRow(message, by, table, error).put))
 
@@ -143,7 +144,9 @@ def pending(
 @overload
 def pending(connection: BlockingConnection, *, most: int = 100, table: str = TABLE) -> list[Pending]: ...
 def pending(connection: Any, *, most: int = 100, table: str = TABLE) -> Any:
-    """The oldest messages that are not sent yet: how often each was tried, and why the last try failed."""
+    """Returns the oldest messages that are not sent yet, with the number of tries and the last failure of
+    each.
+    """
     return run_steps(connection, OutboxTable(checked_table(table)).pending(most))
 
 
@@ -152,7 +155,7 @@ def retry_now(connection: AsyncConnection, *, table: str = TABLE) -> Awaitable[i
 @overload
 def retry_now(connection: BlockingConnection, *, table: str = TABLE) -> int: ...
 def retry_now(connection: Any, *, table: str = TABLE) -> Any:
-    """Ends the pauses of all messages that failed, and says how many. Commits."""
+    """Makes all failed messages due at once, and returns how many. Commits."""
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).hurry))
 
 
@@ -161,7 +164,7 @@ def discard(connection: AsyncConnection, row: int, *, table: str = TABLE) -> Awa
 @overload
 def discard(connection: BlockingConnection, row: int, *, table: str = TABLE) -> bool: ...
 def discard(connection: Any, row: int, *, table: str = TABLE) -> Any:
-    """Gives up the pending message with this id: the only way in which one is dropped. Commits."""
+    """Deletes the pending message with this id: the only way in which one is dropped. Commits."""
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).discard(row)))
 
 
@@ -170,12 +173,14 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 @overload
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
-    """For those whose programs may not create tables. It does nothing when the table is there."""
+    """Creates the table unless it exists: for programs that may not create tables."""
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).exists))
 
 
 def stamped(message: Message) -> Message:
-    """The message with its message id, which it then keeps in every try. One that has one stays as it is."""
+    """Returns the message with a message id, which stays the same in every try. One that has an id is
+    unchanged.
+    """
     if properties.UNIQUE_KEY in message.properties:
         return message
     return replace(message, properties={**message.properties, properties.UNIQUE_KEY: _ids().next()})
@@ -207,7 +212,7 @@ def send_or_keep(
     by: str | None = None,
     table: str = TABLE,
 ) -> Any:
-    """Sends directly, and keeps the message in the outbox when that fails: SendResult or Kept.
+    """Sends directly, and stores the message in the outbox when that fails. Returns SendResult or Kept.
 
     With an async producer: `await send_or_keep(…)`; `connect` may then make blocking or async connections.
     With `by`, a message waits in the outbox behind earlier ones of its key. A message that can never be sent
@@ -219,6 +224,8 @@ def send_or_keep(
 
 
 class _DirectSend:
+    """One call of `send_or_keep`."""
+
     def __init__(
         self, producer: Any, connect: Callable[[], Any], message: Message, by: str | None, table: str
     ) -> None:
@@ -257,14 +264,14 @@ class _DirectSend:
 
 
 class _NewRow:
-    """A message on its way into the table."""
+    """A message that is being written into the table."""
 
     def __init__(
         self, message: Message, by: str | None, table: str, error: BaseException | None = None
     ) -> None:
         _checked(message)
         if by is not None and not isinstance(by, str):
-            raise InvalidArgument(f"by={by!r}: in the outbox a key is text")
+            raise InvalidArgument(f"by must be text in the outbox, got {by!r}")
         self._message = stamped(message)
         self._by = by
         self._table = OutboxTable(checked_table(table))
@@ -276,7 +283,7 @@ class _NewRow:
 
 
 def _checked(message: Message) -> None:
-    """Now, and not when a relay tries it again and again."""
+    """Raises InvalidArgument for a message that could never be sent: now, not in every try of a relay."""
     SendRules(made(ProducerSettings, {}, discovery.defaults()).max_message_size).check(message)
 
 
@@ -286,12 +293,12 @@ def _ids() -> ProcessIds:
 
 
 def _local_ip() -> str:
-    """For the message ids, whose first part shows the sender."""
+    """Returns the address for message ids, whose first part shows the sender."""
     import socket
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent: it only finds the way out
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only selects the outgoing interface
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"

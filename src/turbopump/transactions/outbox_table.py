@@ -1,8 +1,8 @@
 """The table behind the outbox: rows in, rows out, as steps for any connection. Nothing is sent here.
 
-A row is waiting (`next_at` is when it may be tried), taken by a relay until `taken_until`, or gone when it is
-stored. Rows of one lane (the key that keeps order) leave in the order of their ids: while one of them waits
-after a failure or is taken, no relay takes another one of its lane.
+A row is waiting (`next_at` is when it may be tried), taken by a relay until `taken_until`, or deleted when
+its message is stored. Rows of one lane (the key that keeps order) leave in the order of their ids: while one
+of them waits after a failure or is taken, no relay takes another one of its lane.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from turbopump.transactions.database import (
     table_exists,
 )
 
-MAX_ERROR_LENGTH = 2000  # characters of a failure that are kept
+MAX_ERROR_LENGTH = 2000  # characters of a failure that are stored
 FIRST_PAUSE_MS = 1000
 MAX_PAUSE_MS = 300_000
 DELETES_PER_TURN = 500  # SQLite takes 999 parameters
@@ -40,7 +40,7 @@ class Pending:
     id: int
     message: Message
     message_id: str
-    """The same in all tries: by this a consumer can tell a repeat."""
+    """The same in all tries: by it a consumer recognises a repeated message."""
     by: str | None
     attempts: int
     """Sends that failed."""
@@ -50,7 +50,7 @@ class Pending:
 
 
 def pause_ms(attempts: int) -> int:
-    """Until the next try: 1 s, 2 s, 4 s … 5 minutes.
+    """Returns the pause before the next try: 1 s, 2 s, 4 s … 5 minutes.
 
     >>> [pause_ms(attempts) for attempts in (1, 2, 3, 9, 10, 1000)]
     [1000, 2000, 4000, 256000, 300000, 300000]
@@ -59,14 +59,17 @@ def pause_ms(attempts: int) -> int:
 
 
 class OutboxTable:
+    """The statements on one outbox table."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
     def exists(self, dialect: str) -> Steps[None]:
+        """Creates the table if it is missing."""
         yield from create_if_missing(dialect, self.name, self._definitions())
 
     def put(self, message: Message, by: str | None, now_ms: int, failure: str = "") -> Steps[str]:
-        """The message must have its unique key. With a failure it has been tried once."""
+        """Inserts a message, which must have its unique key. With a failure it counts as tried once."""
         key = message.properties[properties.UNIQUE_KEY]
         attempts = 1 if failure else 0
         yield Statement(
@@ -88,8 +91,10 @@ class OutboxTable:
         return key
 
     def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> DialectSteps[list[Pending]]:
-        """Up to `most` rows for the relay with this token. One relay at a time is here: who looked while
-        another one takes would not see that a lane is taken. PostgreSQL's own clock counts there.
+        """Takes up to `most` rows for the relay with this token.
+
+        One relay at a time is here: one that looked while another takes rows would not see that a lane is
+        taken. On PostgreSQL the clock of the server counts.
         """
 
         def steps(dialect: str) -> Steps[list[Pending]]:
@@ -120,7 +125,9 @@ class OutboxTable:
     def settle(
         self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
     ) -> DialectSteps[None]:
-        """What became of the rows of this token: the stored ones go, those that failed wait, others are free.
+        """Records what happened to the rows of this token: stored ones are deleted, failed ones wait, others
+        are free.
+
         A row that another relay has taken over since is left alone.
         """
         mine = "taken_by = :token"
@@ -160,7 +167,9 @@ class OutboxTable:
         def steps(dialect: str) -> Steps[list[Pending]]:
             if dialect == SQLITE:
                 yield from self.exists(dialect)
-            elif not (yield from table_exists(self.name)):  # who only looks may be in no transaction
+            elif not (
+                yield from table_exists(self.name)
+            ):  # a caller that only reads may be in no transaction
                 return []
             select = f"SELECT {COLUMNS} FROM {self.name} ORDER BY id LIMIT :most"
             return _pending((yield Statement(select, {"most": most})).rows)
@@ -187,7 +196,7 @@ class OutboxTable:
         return steps
 
     def _definitions(self) -> dict[str, tuple[str, ...]]:
-        """The body is last: who looks for free rows need not read it."""
+        """SQL that creates the table. The body is last: a search for free rows need not read it."""
         own_id = {
             SQLITE: "INTEGER PRIMARY KEY AUTOINCREMENT",
             POSTGRESQL: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -207,7 +216,7 @@ class OutboxTable:
 
 
 def _server_ms() -> Steps[int]:
-    """PostgreSQL's clock: relays on several machines need not agree on the time."""
+    """Returns the time of PostgreSQL's clock: relays on several machines need not agree on the time."""
     select = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
     return int((yield Statement(select)).rows[0][0])
 
@@ -238,7 +247,7 @@ class _MessageHead(msgspec.Struct, omit_defaults=True):
     flag: int = 0
     wait_store_ok: bool = True
     delay: float | None = None
-    """Seconds, from the relay's send on."""
+    """Seconds, counted from the send of the relay."""
     deliver_at: int | None = None
     priority: int | None = None
 

@@ -1,9 +1,9 @@
 """The relay: takes messages out of the outbox and sends them until brokers have stored them.
 
-A round: take some rows for a time (the lease), send them, settle what became of them. Lanes go side by side;
-within a lane one after the other, and after a failure the rest of the lane waits. A relay that dies between
-sending and settling leaves rows that are taken until the lease is over and then sent again, with the same
-message id: at least once to the broker, and once in effect with an idempotent consumer.
+A round: take some rows for a time (the lease), send them, record the outcome. Lanes are sent side by side;
+within a lane one message after the other, and after a failure the rest of the lane waits. A relay that dies
+between sending and recording leaves rows that are taken until the lease is over and then sent again, with the
+same message id: at least once to the broker, and once in effect with an idempotent consumer.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class BlockingSends(Protocol):
-    """`turbopump.Producer`"""
+    """What is needed of `turbopump.Producer`."""
 
     def send(self, message: Message, *, by: object = None) -> SendResult: ...
 
 
 class AsyncSends(Protocol):
-    """`turbopump.aio.Producer`"""
+    """What is needed of `turbopump.aio.Producer`."""
 
     async def send(self, message: Message, *, by: object = None) -> SendResult: ...
 
@@ -49,14 +49,14 @@ Sends = BlockingSends | AsyncSends
 
 
 class Relay:
-    """Sends what is in the outbox.
+    """Sends the messages in the outbox.
 
         async with Producer("orders") as producer:
             await Relay(producer, connect).run()
 
-    `connect` makes a connection or session as for `idempotent`, blocking or async. Several relays may run,
-    in several processes: each message is taken by one of them. `lease` is how long the others leave it alone;
-    `interval` is the pause between looks into an empty outbox. With a blocking producer use `RelayThread`.
+    `connect` makes a connection or session as for `idempotent`, blocking or async. Several relays may run, in
+    several processes: each message is taken by one of them. `lease` is how long the others leave it alone;
+    `interval` is the pause after an empty outbox. With a blocking producer use `RelayThread`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Relay:
     ) -> None:
         for name, value in (("batch", batch), ("at_once", at_once), ("interval", interval), ("lease", lease)):
             if value <= 0:
-                raise InvalidArgument(f"{name}={value}: it must be more than 0")
+                raise InvalidArgument(f"{name} must be more than 0, got {value}")
         self._producer = producer
         self._connections = UserConnections(connect)
         self._table = OutboxTable(checked_table(table))
@@ -86,8 +86,10 @@ class Relay:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Until `close`, or until it is cancelled. Trouble with the database is logged and tried again;
-        raises NotRunning when the producer is closed.
+        """Relays until `close`, or until it is cancelled.
+
+        Failures of the database are logged, and the round is repeated; raises NotRunning when the producer is
+        closed.
         """
         while not self._is_closing:
             self._woken.clear()
@@ -96,22 +98,24 @@ class Relay:
             except NotRunning:
                 raise
             except Exception:
-                log.exception("The outbox could not be relayed; again in %s s", FAILURE_PAUSE_S)
+                log.exception("Cannot relay the outbox; retrying in %s s", FAILURE_PAUSE_S)
                 await self._rest(FAILURE_PAUSE_S)
                 continue
             if taken < self._batch:
                 await self._rest(self._interval)
 
     async def run_once(self) -> int:
-        """One round now, such as from a scheduled job. How many messages were taken, sent or not."""
+        """Runs one round now, such as from a scheduled job. Returns how many messages were taken, sent or
+        not.
+        """
         return await self._round()
 
     def wake(self) -> None:
-        """There is something new: look now. From the relay's own event loop."""
+        """Starts a round now: there is something new. Call it from the relay's own event loop."""
         self._woken.set()
 
     def close(self) -> None:
-        """`run` ends after the round that it is in."""
+        """Ends `run` after the current round."""
         self._is_closing = True
         self._woken.set()
 
@@ -138,7 +142,7 @@ class Relay:
         return len(rows)
 
     async def _send_all(self, rows: Sequence[Pending], last_start: float, outcomes: "_Outcomes") -> None:
-        """No send begins after `last_start`: it might end after the lease."""
+        """Sends the rows. No send begins after `last_start`: it might end after the lease."""
         free = asyncio.Semaphore(self._at_once)
 
         async def send_lane(lane: Sequence[Pending]) -> None:
@@ -148,7 +152,8 @@ class Relay:
                         return
 
         ended = await asyncio.gather(*map(send_lane, _lanes(rows)), return_exceptions=True)
-        for failure in ended:  # not before all have ended: what became of each row is known now
+        # Raised only after all lanes have ended, when the outcome of each row is known.
+        for failure in ended:
             if failure is not None:
                 raise failure
 
@@ -159,34 +164,38 @@ class Relay:
         except NotRunning:
             raise
         except Exception as error:
-            log.warning("Message %s for %s was not sent: %s", row.message_id, row.message.topic, error)
+            log.warning("Cannot send message %s to %s: %s", row.message_id, row.message.topic, error)
             outcomes.failed[row.id] = f"{type(error).__name__}: {error}"
             return False
         outcomes.sent.append(row.id)
         return True
 
     async def _settle(self, token: str, outcomes: "_Outcomes", lease_end: float) -> None:
-        """Tried again until the lease is over; then the messages are sent again anyway."""
+        """Records the outcome, and retries until the lease is over; then the messages are sent
+        again anyway.
+        """
         while True:
             settle = self._table.settle(token, outcomes.sent, outcomes.failed, self._clock.now_ms())
             try:
                 return await self._connections.perform(in_transaction(settle))
             except Exception:
                 if self._clock.monotonic() > lease_end:
-                    log.exception("%d messages were sent and will be sent again", len(outcomes.sent))
+                    log.exception(
+                        "Cannot record that %d messages were sent; sending them again", len(outcomes.sent)
+                    )
                     return None
-                log.warning("What was sent could not be recorded; trying again", exc_info=True)
+                log.warning("Cannot record what was sent; retrying", exc_info=True)
                 await asyncio.sleep(min(1.0, self._lease / 10))
 
 
 class RelayThread:
-    """A relay in a thread, for programs with a blocking producer.
+    """Runs a relay in a thread, for programs with a blocking producer.
 
-    with Producer("orders") as producer, RelayThread(producer, connect) as relay:
-        …
-        relay.wake()  # after a commit, not to wait for the next look
+        with Producer("orders") as producer, RelayThread(producer, connect) as relay:
+            …
+            relay.wake()  # after a commit, instead of waiting for the next round
 
-    Takes what `Relay` takes. At the end of the block it finishes the round that it is in.
+    Takes the arguments of `Relay`. At the end of the block it finishes the current round.
     """
 
     def __init__(self, producer: BlockingSends, connect: Callable[[], Any], **more: Any) -> None:
@@ -204,12 +213,12 @@ class RelayThread:
         self._running.wait()
 
     def close(self) -> None:
-        """May be called again. What is not sent by then stays in the outbox."""
+        """Stops the thread. May be repeated. What is not sent by then stays in the outbox."""
         self._call(self._relay.close)
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def wake(self) -> None:
-        """There is something new: look now. From any thread."""
+        """Starts a round now: there is something new. Call it from any thread."""
         self._call(self._relay.wake)
 
     def __enter__(self) -> Self:
@@ -227,7 +236,7 @@ class RelayThread:
         try:
             asyncio.run(self._main())
         except Exception:
-            log.exception("The relay of the outbox ended; what is in there stays")
+            log.exception("The outbox relay ended; pending messages stay in the outbox")
         finally:
             self._running.set()
 
@@ -238,6 +247,8 @@ class RelayThread:
 
 
 class _Outcomes:
+    """What happened to the rows of a round."""
+
     def __init__(self) -> None:
         self.sent: list[int] = []
         self.failed: dict[int, str] = {}
@@ -250,7 +261,7 @@ async def _sent(producer: Sends, message: Message, by: str | None) -> Any:
 
 
 def _lanes(rows: Sequence[Pending]) -> list[list[Pending]]:
-    """Rows of one key together, each row without a key alone."""
+    """Groups rows with the same key; a row without a key is alone."""
     lanes: dict[object, list[Pending]] = {}
     for row in rows:
         lanes.setdefault(row.id if row.by is None else row.by, []).append(row)

@@ -317,7 +317,7 @@ def test_what_could_never_be_sent_is_refused_at_once(database: Database) -> None
     ):
         with pytest.raises(InvalidArgument, match=text):
             outbox.send(connection, message)
-    with pytest.raises(InvalidArgument, match="a key is text"):
+    with pytest.raises(InvalidArgument, match="by must be text in the outbox"):
         outbox.send(connection, Message("orders", b"x"), by=7)  # type: ignore[call-overload]
     connection.rollback()
     connection.close()

@@ -200,9 +200,9 @@ def test_old_keys_go_by_themselves_now_and_then(
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"group": ""}, "group is the consumer group"),
-        ({"group": "billing", "key": "id"}, "key is one of message_id, keys"),
-        ({"group": "billing", "table": "bills; DROP"}, "a table is named like"),
+        ({"group": ""}, "group must be the name of the consumer group"),
+        ({"group": "billing", "key": "id"}, "key must be one of message_id, keys"),
+        ({"group": "billing", "table": "bills; DROP"}, "a table must have a name such as"),
     ],
 )
 def test_what_cannot_be_right_is_said_at_once(asked: dict[str, Any], text: str) -> None:
@@ -211,11 +211,11 @@ def test_what_cannot_be_right_is_said_at_once(asked: dict[str, Any], text: str) 
 
 
 def test_other_mistakes_are_named(plain: Database) -> None:
-    with pytest.raises(InvalidArgument, match="no connection that is known here"):
+    with pytest.raises(InvalidArgument, match="a connection must be one of sqlite3"):
         once("billing.db", message("A1"), group="billing").__enter__()
     with pytest.raises(InvalidArgument, match="has no KEYS"):
         work(plain, message("A1"), key="keys")
-    with pytest.raises(InvalidArgument, match="it must be text"):
+    with pytest.raises(InvalidArgument, match="must be text, got"):
         work(plain, message("A1"), key=lambda one: 7)
     with pytest.raises(InvalidArgument, match="needs a last parameter"):
         idempotent(connect=plain.connect, group="billing")(lambda one: None)

@@ -109,7 +109,7 @@ def test_a_thread_refuses_an_async_producer(plain: Database) -> None:
 
 
 def test_senseless_numbers_are_refused(plain: Database) -> None:
-    with pytest.raises(InvalidArgument, match="batch=0"):
+    with pytest.raises(InvalidArgument, match="batch must be more than 0, got 0"):
         outbox.Relay(Broker(), plain.connect, batch=0)
 
 

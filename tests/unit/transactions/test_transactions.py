@@ -73,7 +73,7 @@ def test_pauses_grow_up_to_five_minutes() -> None:
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a;b", 'a"b', "a.b.c", "a.", "ä-b"])
 def test_a_table_has_a_plain_name(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="a table is named like"):
+    with pytest.raises(InvalidArgument, match="a table must have a name such as"):
         checked_table(name)
     assert checked_table("shop.outbox_2") == "shop.outbox_2"
 
