@@ -36,8 +36,9 @@ def register(spark: Any) -> None:
 
 
 def _is_registered(spark: Any, name: str) -> bool:
-    """Tells whether the session knows the format: Spark warns about a format that is registered twice. A
-    session of Spark Connect cannot be asked.
+    """Tells whether the session knows the format.
+
+    Spark warns about a format that is registered twice. A session of Spark Connect cannot be asked.
     """
     session = getattr(spark, "_jsparkSession", None)
     return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(name))

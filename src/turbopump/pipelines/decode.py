@@ -1,5 +1,4 @@
-"""Decodes records into Arrow: the bytes of a commit log or of a pull response become columns, without a loop
-per message.
+"""Decodes the records of a commit log or of a pull response into Arrow columns, without a loop per message.
 
 In: a buffer, the positions where records begin in it, and the wanted columns. Out: a record batch of exactly
 that schema; other columns are not decoded. Rare rows (compressed bodies, IPv6 hosts, irregular properties)
@@ -56,8 +55,9 @@ class BatchTooLarge(ValueError):
 
 
 def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = None) -> pa.RecordBatch:
-    """Decodes the records at these positions, which rise. Raises BrokenRecord when one of them is
-    incomplete.
+    """Decodes the records at these positions, which rise.
+
+    Raises BrokenRecord when one of them is incomplete.
     """
     places = locate(data, starts)
     if not places.is_whole.all():
@@ -257,8 +257,9 @@ def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
 
 
 def _times(in_ms: Numbers) -> Any:
-    """Converts ms to timestamps; null outside the calendar, since a producer may send any number
-    as its time.
+    """Converts ms to timestamps.
+
+    Null outside the calendar, since a producer may send any number as its time.
     """
     if len(in_ms) and in_ms.min() >= FIRST_MS and in_ms.max() <= LAST_MS:
         return pa.Array.from_buffers(TIME, len(in_ms), [None, pa.py_buffer(in_ms * 1000)])

@@ -44,8 +44,9 @@ class ExportResult:
 def export(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> ExportResult:
-    """Writes the batches to a file, or with `by` to a directory. Raises OSError, also when the
-    target exists.
+    """Writes the batches to a file, or with `by` to a directory.
+
+    Raises OSError, also when the target exists.
     """
     return _directory(batches, schema, to, by, compression) if by else _file(batches, schema, to, compression)
 
@@ -108,8 +109,9 @@ class ParquetFile:
 def _directory(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> ExportResult:
-    """Writes `to/topic=T/date=2025-06-30/hour=12/part-0.parquet`: Spark, DuckDB and polars read the names
-    too.
+    """Writes files such as `to/topic=T/date=2025-06-30/hour=12/part-0.parquet`.
+
+    Spark, DuckDB and polars read the partition values from the names.
     """
     if os.path.isdir(to) and os.listdir(to):
         raise FileExistsError(errno.EEXIST, "directory exists and is not empty", to)

@@ -18,9 +18,7 @@ PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffset
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """Messages that are stored and not read yet: in all queues, and in the queues with the least and the
-    most.
-    """
+    """Messages stored and not read yet: in all queues, and in the queues with the least and the most."""
 
     total: int = 0
     least: int = 0

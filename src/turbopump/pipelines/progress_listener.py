@@ -1,5 +1,6 @@
-"""Reports the progress of streams through Spark's listener. Separate from `progress.py`: importing it needs
-Spark.
+"""Reports the progress of streams through Spark's listener.
+
+Separate from `progress.py`: importing it needs Spark.
 """
 
 import json

@@ -1,5 +1,4 @@
-"""Parses the property strings of many records at once: the map of each record, and the values of single
-names.
+"""Parses the property strings of many records at once: as maps, or the values of single names.
 
 In: a buffer, and the positions of the strings in it. Out: Arrow columns. Regular strings (name and value in
 turn, no name twice, valid UTF-8) are split at their separators, all strings in one pass. Any other row is
@@ -150,8 +149,9 @@ class PropertyColumns:
         return names, values, pa.array(self._bounds.astype(np.int32))
 
     def _has_twice(self) -> Mask:
-        """Pairs whose name may occur twice in its row: always found for equal names, and found for different
-        names only by a hash collision, which is rare.
+        """Pairs whose name may occur twice in its row.
+
+        Equal names are always found; different names only by a hash collision, which is rare.
         """
         sizes = self._name_ends - self._name_begins
         first = self._words(self._name_begins) >> (8 * np.maximum(MAX_PICKED_NAME_BYTES - sizes, 0)).astype(

@@ -52,9 +52,7 @@ class RecordWriter:
 
 
 def _named(batch: pa.RecordBatch, brokers: list[str]) -> pa.RecordBatch:
-    """Returns the batch with a broker per row: elsewhere a batch comes from one broker, here rows
-    may differ.
-    """
+    """Returns the batch with a broker per row; elsewhere a batch comes from one broker."""
     at = batch.schema.get_field_index("brokerName")
     columns = [*batch.columns[:at], pa.array(brokers, pa.string()), *batch.columns[at + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -66,8 +66,9 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: TopicQuery) -> Asy
 
 
 def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: TopicQuery) -> None:
-    """Reports that messages between `offset` and `end` were deleted after the end of the queue was
-    asked for.
+    """Reports messages that were deleted after the end of the queue was asked for.
+
+    They lie between `offset` and `end`.
     """
     until = resumed if resumed > offset else end
     place = f"queue {queue.id} of {queue.topic} on {queue.broker}"

@@ -1,5 +1,4 @@
-"""Effects that happen once, and messages that are part of a database transaction: patterns on top of the
-client.
+"""Effects that happen once, and messages that are part of a database transaction.
 
 `idempotent` records which messages a group has processed, in the transaction of their effects. `outbox`
 stores messages in the transaction that causes them and relays them until a broker has stored them.

@@ -14,8 +14,9 @@ T = TypeVar("T")
 
 @contextmanager
 def opened(connect: Callable[[], Any]) -> Iterator[Any]:
-    """Opens what `connect` gives: a connection or session, closed at the end, or a context manager around
-    one, such as `pool.connection`.
+    """Opens what `connect` gives, and closes it at the end.
+
+    It is a connection or session, or a context manager around one, such as `pool.connection`.
     """
     given = connect()
     if isawaitable(given):

@@ -1,5 +1,4 @@
-"""One interface to a user's database: SQLite and PostgreSQL, by DB-API connection or SQLAlchemy, blocking or
-async.
+"""One interface to a user's database: SQLite and PostgreSQL, by several drivers, blocking or async.
 
 Work is written once, as `Steps`: a generator that yields statements and transaction commands, and is sent
 their results. `run_steps(connection, steps)` runs it on whatever connection the user has; on an async one it
@@ -102,8 +101,9 @@ def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
 
 
 def rollback() -> Steps[None]:
-    """Rolls back after an error. Its own failure is ignored: a connection that is gone has rolled
-    back too.
+    """Rolls back after an error.
+
+    Its own failure is ignored: a connection that is gone has rolled back too.
     """
     try:
         yield TransactionCommand.ROLLBACK
@@ -207,8 +207,9 @@ async def _run_async(driver: "_Driver", steps: Steps[T]) -> T:
 
 
 class _Driver:
-    """What differs between kinds of connections. `perform` is for blocking ones, `perform_async` for async
-    ones.
+    """What differs between kinds of connections.
+
+    `perform` is for blocking ones, `perform_async` for async ones.
     """
 
     is_async: ClassVar[bool] = False
@@ -246,6 +247,8 @@ class _Sqlite(_Driver):
 
 
 class _AsyncSqlite(_Driver):
+    """aiosqlite."""
+
     is_async = True
     dialect = SQLITE
 
@@ -312,8 +315,9 @@ class _Psycopg(_Driver):
         return _plain_cursor(self.connection)
 
     def _command(self, step: Statement | TransactionCommand) -> Statement | Callable[[], Any] | None:
-        """Returns what to execute. Where the connection commits each statement, BEGIN and COMMIT are
-        statements.
+        """Returns what to execute.
+
+        Where the connection commits each statement, BEGIN and COMMIT are statements.
         """
         connection = self.connection
         by_hand = connection.autocommit and (
@@ -336,6 +340,8 @@ class _Psycopg(_Driver):
 
 
 class _AsyncPsycopg(_Psycopg):
+    """psycopg's AsyncConnection."""
+
     is_async = True
 
     async def perform_async(self, step: Statement | TransactionCommand) -> StatementResult:
@@ -392,6 +398,8 @@ class _Alchemy(_Driver):
 
 
 class _AsyncAlchemy(_Driver):
+    """An AsyncConnection or AsyncSession of SQLAlchemy."""
+
     is_async = True
 
     @property

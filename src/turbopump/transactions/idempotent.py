@@ -64,9 +64,7 @@ NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "
 
 
 class WorkUndone(ClientError, RuntimeError):
-    """The block ended without an error, but its transaction was rolled back inside: nothing would
-    be stored.
-    """
+    """The transaction of a block was rolled back inside, although the block ended without an error."""
 
 
 # --- a block of code --------------------------------------------------------------------------------------
@@ -81,8 +79,7 @@ def once(
     table: str = TABLE,
     commit: bool = True,
 ) -> "Once":
-    """Returns a block whose work is done once for `message`, in one transaction with the record that it was
-    done.
+    """Returns a block whose work is done once for `message`, in one transaction with the record of it.
 
         with once(connection, message, group="billing") as first:
             if first:
@@ -198,9 +195,7 @@ class _Claims:
             raise
 
     def _claim(self) -> Steps[list[MessageExt]]:
-        """Inserts the records in the order of keys: otherwise two consumers with the same messages could
-        deadlock.
-        """
+        """Inserts the records in the order of keys, which avoids deadlocks between consumers."""
         marks = [self._mark(message) for message in self._messages]
         now_ms = time.time_ns() // 1_000_000
         new = set()

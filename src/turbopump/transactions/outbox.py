@@ -80,8 +80,7 @@ def send(
     connection: BlockingConnection, message: Message, *, by: str | None = None, table: str = TABLE
 ) -> str: ...
 def send(connection: Any, message: Message, *, by: str | None = None, table: str = TABLE) -> Any:
-    """Writes the message into the outbox, in the transaction that you commit yourself, and returns its
-    message id.
+    """Writes the message into the outbox, in the transaction that you commit, and returns its id.
 
     With an async connection: `await outbox.send(…)`. `by` keeps order: of two messages with the same key the
     one written first is sent first, to the same queue. Where transactions compete for a row, lock the row
@@ -144,9 +143,7 @@ def pending(
 @overload
 def pending(connection: BlockingConnection, *, most: int = 100, table: str = TABLE) -> list[Pending]: ...
 def pending(connection: Any, *, most: int = 100, table: str = TABLE) -> Any:
-    """Returns the oldest messages that are not sent yet, with the number of tries and the last failure of
-    each.
-    """
+    """Returns the oldest messages that are not sent yet, each with its tries and last failure."""
     return run_steps(connection, OutboxTable(checked_table(table)).pending(most))
 
 
@@ -178,8 +175,9 @@ def create_table(connection: Any, *, table: str = TABLE) -> Any:
 
 
 def stamped(message: Message) -> Message:
-    """Returns the message with a message id, which stays the same in every try. One that has an id is
-    unchanged.
+    """Returns the message with a message id, which stays the same in every try.
+
+    One that has an id is unchanged.
     """
     if properties.UNIQUE_KEY in message.properties:
         return message

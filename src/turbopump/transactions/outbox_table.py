@@ -125,8 +125,7 @@ class OutboxTable:
     def settle(
         self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
     ) -> DialectSteps[None]:
-        """Records what happened to the rows of this token: stored ones are deleted, failed ones wait, others
-        are free.
+        """Records what happened to the rows of this token: deletes stored ones, delays failed ones.
 
         A row that another relay has taken over since is left alone.
         """

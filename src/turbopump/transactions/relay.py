@@ -105,8 +105,9 @@ class Relay:
                 await self._rest(self._interval)
 
     async def run_once(self) -> int:
-        """Runs one round now, such as from a scheduled job. Returns how many messages were taken, sent or
-        not.
+        """Runs one round now, such as from a scheduled job.
+
+        Returns how many messages were taken, sent or not.
         """
         return await self._round()
 
@@ -171,8 +172,9 @@ class Relay:
         return True
 
     async def _settle(self, token: str, outcomes: "_Outcomes", lease_end: float) -> None:
-        """Records the outcome, and retries until the lease is over; then the messages are sent
-        again anyway.
+        """Records the outcome, and retries until the lease is over.
+
+        Then the messages are sent again anyway.
         """
         while True:
             settle = self._table.settle(token, outcomes.sent, outcomes.failed, self._clock.now_ms())

@@ -1,5 +1,6 @@
-"""Jobs that analyse messages: stats, trace, dlq, verify. Their result is a table, a page with charts, or
-JSON.
+"""Jobs that analyse messages: stats, trace, dlq, verify.
+
+Their result is a table, a page with charts, or JSON.
 """
 
 from collections.abc import Sequence
@@ -79,9 +80,7 @@ def trace(work: JobRun) -> JobResult:
 
 
 def dead_letters(work: JobRun) -> JobResult:
-    """The job `dlq`: counts dead letters that failed alike, and on request exports them or sends
-    them again.
-    """
+    """The job `dlq`: counts dead letters that failed alike, exports them or sends them again."""
     if work.given["explain"]:
         return work.explained(lambda rows: failures(with_origin(rows)), _with_ids(work))
     dead = with_origin(work.rows(**_with_ids(work))).cache()
@@ -117,9 +116,7 @@ def _redrive(work: JobRun, dead: DataFrame) -> int:
 
 
 def verify(work: JobRun) -> JobResult:
-    """The job `verify`: every message of the log is in its queue, and every entry of a queue has
-    its message.
-    """
+    """The job `verify`: compares the consume queues of a store with its log, in both directions."""
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
     if work.given["explain"]:

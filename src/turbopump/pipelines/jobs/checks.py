@@ -105,8 +105,9 @@ def transform(given: Given) -> None:
 
 
 def texts_of(given: Given) -> dict[str, str]:
-    """Returns the contents of files that flags name, under the flags' keys; SQL under `sql` wherever it came
-    from.
+    """Returns the contents of files that flags name, under the flags' keys.
+
+    SQL under `sql` wherever it came from.
     """
     found = {}
     if given.get("sql") or given.get("sql_file"):

@@ -84,8 +84,9 @@ def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None
 
 
 def within(end: JobEndpoint, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
-    """Returns the rows of a table stored from `since` on and before `until`; sources of ours use
-    `positions`.
+    """Returns the rows of a table stored from `since` on and before `until`.
+
+    Sources of ours use `positions`.
     """
     if end.kind in OURS:
         return rows

@@ -37,8 +37,9 @@ Fingerprint = Mapping[str, str]
 def fingerprint(
     job: str, given: Mapping[str, Any], name_server: str, texts: Mapping[str, str]
 ) -> Fingerprint:
-    """Makes the fingerprint. `texts`: contents of files that flags name (SQL, an Avro schema), which count
-    instead of the names.
+    """Makes the fingerprint.
+
+    `texts`: contents of files that flags name (SQL, an Avro schema), which count instead of the names.
     """
     found = {"job": job, "cluster": _cluster(name_server)}
     for key, value in given.items():

@@ -72,9 +72,7 @@ class JobRun:
 
     @cached_property
     def _is_missing(self) -> bool:
-        """Whether the source is a dead-letter topic that does not exist: a group gets it with its first dead
-        letter.
-        """
+        """Whether the source is a dead-letter topic that does not exist yet."""
         end = self.source()
         if end.kind != "dlq" or endpoint_io.is_there(self.name_server, end.topic):
             return False
@@ -82,8 +80,9 @@ class JobRun:
         return True
 
     def options(self, more: dict[str, str]) -> dict[str, str]:
-        """Returns the options of the source. `more`: for our formats only; other formats get the user's
-        alone.
+        """Returns the options of the source.
+
+        `more`: for our formats only; other formats get the user's alone.
         """
         end, given = self.source(), self.given
         mine = more if end.kind in endpoint_io.OURS else {}
@@ -232,8 +231,9 @@ class JobRun:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """Draws a bar over all tasks that Spark has begun, while the block runs; nothing without a
-        terminal.
+        """Draws a bar over all tasks that Spark has begun, while the block runs.
+
+        Nothing without a terminal.
         """
         if not self.screen.err.isatty():
             yield

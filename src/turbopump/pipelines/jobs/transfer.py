@@ -29,9 +29,7 @@ def archive(work: JobRun) -> JobResult:
 
 
 def replay(work: JobRun) -> JobResult:
-    """The job `replay`: sends rows of a table, a store or a topic to a topic or one group, each queue in its
-    order.
-    """
+    """The job `replay`: sends stored rows to a topic or to one group, each queue in its order."""
     rate = work.given["rate"]
     return work.move(
         lambda rows: limited(sendable(in_queue_order(rows, rate is not None)), rate), includeProperties="true"

@@ -34,9 +34,7 @@ Values = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Smallest and largest values and nulls of a file's columns, as in Delta's log: readers skip files by
-    them.
-    """
+    """Smallest and largest values and nulls of a file's columns, by which readers skip files."""
 
     lowest: dict[str, Any] = field(default_factory=dict)
     highest: dict[str, Any] = field(default_factory=dict)
@@ -85,9 +83,7 @@ def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterabl
 
 
 def in_utc(batch: Any) -> Any:
-    """Returns the batch as a table with times in UTC: Spark's times have the session's zone, Delta's have
-    UTC.
-    """
+    """Returns the batch as a table with times in UTC, as Delta has them; Spark's have the session's zone."""
     return table_in_utc(pa.Table.from_batches([batch]))
 
 
@@ -126,8 +122,9 @@ def as_text(column: Any) -> Any:
 
 
 def statistics_of(metadata: Any, schema: Any) -> ColumnStatistics:
-    """Reads the statistics of flat columns from Parquet's footer; none for a column with a row group that
-    lacks them.
+    """Reads the statistics of flat columns from Parquet's footer.
+
+    None for a column with a row group that lacks them.
     """
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
@@ -197,8 +194,9 @@ class BadPartition(ValueError):
 
 
 def folder_of(name: str, value: str | None) -> str:
-    """Returns the folder name as Hive writes it: some readers, Polars among them, take the value
-    from there.
+    """Returns the folder name as Hive writes it.
+
+    Some readers, Polars among them, take the partition value from there. Raises BadPartition.
     """
     if value == "":
         raise BadPartition(
@@ -259,6 +257,8 @@ class _PartitionWriter:
 
 @dataclass(slots=True)
 class _OpenFile:
+    """A file of one partition that is being written."""
+
     path: str
     values: tuple[tuple[str, str | None], ...]
     writer: Any

@@ -141,8 +141,9 @@ class RocketMqDelta(DataSource):
 def lake_of(
     given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None
 ) -> LakeOptions:
-    """Makes the options for writing. `overwrite`: the rows replace all that are in the table. Raises
-    BadOption.
+    """Makes the options for writing.
+
+    `overwrite`: the rows replace all that are in the table. Raises BadOption.
     """
     options = FormatOptions(LAKE, given, FORMAT)
     if options["overwriteSchema"] and not overwrite:
@@ -206,8 +207,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a batch. With transactionalId and txnVersion the rows are in the table once, however often the
-    job runs.
+    """Writes a batch.
+
+    With transactionalId and txnVersion the rows are in the table once, however often the job runs.
     """
 
     def __init__(self, lake: LakeOptions) -> None:

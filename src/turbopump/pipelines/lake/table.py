@@ -90,8 +90,9 @@ def commit(
 
 
 def nullable(schema: Any) -> Any:
-    """Makes all columns nullable, as Delta's own writers do: a later batch may have nulls where this one has
-    none.
+    """Makes all columns nullable, as Delta's own writers do.
+
+    A later batch may have nulls where this one has none.
     """
     return pa.schema([field.with_nullable(True) for field in schema])
 

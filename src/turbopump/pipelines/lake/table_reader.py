@@ -79,8 +79,9 @@ class TableReader(DataSourceReader):
 
 
 class FilteringTableReader(TableReader):
-    """Skips files by the conditions of the query. All conditions stay with Spark too, which keeps its answer
-    right.
+    """Skips files by the conditions of the query.
+
+    All conditions stay with Spark too, which keeps its answer right.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802

@@ -1,5 +1,6 @@
-"""Reads a store directory as Arrow record batches, without a broker: live, stopped or copied, ours or
-Apache's.
+"""Reads a store directory as Arrow record batches, without a broker.
+
+The store may be live, stopped or copied, ours or Apache's.
 
     import turbopump
 
@@ -59,8 +60,7 @@ def read_log(
     batch_rows: int = BATCH_ROWS,
     fail_on_data_loss: bool = True,
 ) -> pa.RecordBatchReader:
-    """Returns the messages of a store directory as Arrow record batches, without a broker and without
-    disturbing one.
+    """Returns the messages of a store directory as Arrow record batches, without a broker.
 
     Reads what is stored at the time of the call, and nothing that is stored later. Rows come queue by queue,
     each queue in its order; with `scan="log"` in the order in which they were stored.

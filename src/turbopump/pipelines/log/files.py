@@ -129,8 +129,9 @@ class _TopicTable(msgspec.Struct):
 
 
 def is_at_home(places: RecordPositions, part: LogPart) -> Mask:
-    """Marks complete records that lie at the log offset they contain; others are left from an earlier use of
-    the file.
+    """Marks complete records that lie at the log offset they contain.
+
+    Others are left from an earlier use of the file.
     """
     good: Mask = places.is_whole & (places.number("physical") == places.starts + part.start)
     return good

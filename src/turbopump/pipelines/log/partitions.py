@@ -28,8 +28,9 @@ MIN_MESSAGE_BYTES = 20
 
 
 def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
-    """Returns the partitions that answer the query. Raises NoStore, NoSuchTopic, OffsetsGone and
-    BadOption.
+    """Returns the partitions that answer the query.
+
+    Raises NoStore, NoSuchTopic, OffsetsGone and BadOption.
     """
     if files.topics:
         check_topics(query, files.topics)

@@ -89,8 +89,9 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets [begin, end) of the log within one file; both are where records begin, or the end of
-    the log.
+    """Offsets [begin, end) of the log within one file.
+
+    Both are where records begin, or the end of the log.
     """
 
     begin: int

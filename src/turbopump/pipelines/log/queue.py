@@ -83,8 +83,9 @@ class QueueFiles:
         return int(self.entry(found)["physical"]) if found < self.end else None
 
     def first_since(self, time_ms: int) -> int:
-        """Returns the first offset stored at this time or later; store times are taken to rise, as a broker
-        does.
+        """Returns the first offset stored at this time or later.
+
+        Store times are taken to rise, as a broker does.
         """
 
         def is_before(entry: Any) -> bool:

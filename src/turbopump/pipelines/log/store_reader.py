@@ -1,5 +1,4 @@
-"""Reads one partition of a store as record batches: entries become positions in the log, records there become
-rows.
+"""Reads one partition of a store as record batches.
 
 In: the pieces of a partition and the query they answer. Out: batches of at most `batch_rows` rows. Conditions
 that the plan could not decide by files and offsets (tags, keys, times, and topics where the log itself is

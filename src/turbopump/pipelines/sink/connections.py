@@ -60,8 +60,9 @@ class ConnectionCache(Generic[C]):
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
-    """Repeats a call while servers are not available, for at most `patience_s`. Only for calls that may be
-    repeated.
+    """Repeats a call while servers are not available, for at most `patience_s`.
+
+    Only for calls that may be repeated.
     """
     began = clock.monotonic()
     while True:

@@ -60,7 +60,7 @@ def lanes(rows: MessageRows, queues: Mapping[str, int]) -> list[Lane]:
 
 
 def _queues(rows: MessageRows, counts: Numbers) -> Numbers:
-    """Of each row, by its sharding key."""
+    """Returns the queue of each row, by its sharding key."""
     if rows.hashes is None:
         return np.full(len(rows), NO_KEY, np.int64)
     return np.where(rows.hashes == NO_KEY, NO_KEY, rows.hashes % counts[rows.topic_of])
@@ -101,10 +101,10 @@ Place = tuple[str, str, int]
 def half_frames(
     rows: MessageRows, places: Sequence[Sequence[Place]], turn: int, most_bytes: int, most_rows: int
 ) -> Iterator[tuple[str, bytes, int]]:
-    """Broker, body and number of messages of each frame; those of one broker in the order of rows, also of
-    rows that are delayed: they wait when they are committed.
+    """Yields broker, body and number of messages of each frame of half messages.
 
-    `places`: the queues of each topic of the rows. `turn`: which of them comes first for rows without a key.
+    Those of one broker come in the order of rows, delayed rows included: their delay begins when they are
+    committed.
     """
     counts = np.array([len(each) for each in places], np.int64)
     turns = (turn + np.arange(len(rows))) % counts[rows.topic_of]

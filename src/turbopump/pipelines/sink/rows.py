@@ -72,8 +72,9 @@ class MessageRows:
 
 
 def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Iterator[Any]:
-    """Yields the batches without these columns, which brokers fill. Raises BadRow for a value in
-    one of them.
+    """Yields the batches without these columns, which brokers fill.
+
+    Raises BadRow for a value in one of them.
     """
     for batch in batches:
         for name in assigned:
@@ -105,8 +106,9 @@ def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]
 
 
 def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> MessageRows:
-    """Packs rows. `topic`: of all rows, whatever their column says. `first`: number of rows before, for error
-    texts.
+    """Packs rows.
+
+    `topic`: of all rows, whatever their column says. `first`: number of rows before, for error texts.
     """
     columns = _columns(batch)
     checks = _RowChecks(first)
@@ -141,8 +143,9 @@ def records(rows: MessageRows, before: Any = None) -> tuple[bytes, Numbers]:
 
 
 def refused_row(rows: MessageRows, first: int, remark: str) -> BadRow | None:
-    """Returns the error for a row that a broker refuses, by the unique key in its remark; None if it names no
-    row of these.
+    """Returns the error for a row that a broker refuses, by the unique key in its remark.
+
+    None if it names no row of these.
     """
     found = _NAMED.match(remark)
     index = int(found[1][FRONT_SIZE:], 16) if found else len(rows)
@@ -345,9 +348,7 @@ _TOO_MANY = (
 
 
 def _tail(front: str, count: int) -> Any:
-    """Packs the properties that every message has: a unique key, and that its sender waits until it is
-    stored.
-    """
+    """Packs the properties of every message: a unique key, and that its sender waits for storing."""
     assert len(front) == FRONT_SIZE
     assert count <= MAX_PIECE_ROWS
     begin, end = b"UNIQ_KEY\x01" + front.encode(), b"\x02WAIT\x01true\x02"

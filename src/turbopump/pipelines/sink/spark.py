@@ -60,8 +60,9 @@ class StreamExactlyOnce(DataSourceStreamArrowWriter):
         exactly_once.commit(self._sink, batchId, attempts_of(messages))
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """Does nothing: the next run rolls back what is undecided; a commit may have decided and
-        then failed.
+        """Does nothing: the next run rolls back what is undecided.
+
+        A commit may have decided and then failed.
         """
 
 
@@ -83,8 +84,9 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
 
 
 class BatchExactlyOnce(DataSourceArrowWriter):
-    """Writes a batch exactly once. Created once per job, on the driver; tasks and commit have
-    copies of it.
+    """Writes a batch exactly once.
+
+    Created once per job, on the driver; tasks and commit have copies of it.
     """
 
     def __init__(self, sink: SinkOptions) -> None:

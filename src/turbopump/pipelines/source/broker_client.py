@@ -1,5 +1,4 @@
-"""Asks brokers what a query needs: its queues, where they end, which offset a time has, and a group's
-progress.
+"""Asks brokers what a query needs: its queues, their ends, offsets of times, and a group's progress.
 
 One client per process and set of servers, kept over micro-batches and queries: PySpark's workers live on, and
 a new connection for every task would cost more than a small task. Calls run on the event loop of the blocking
@@ -109,9 +108,7 @@ class BrokerClient:
     async def _ends_of_removed(
         self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
-        """Returns the ends of queues that a topic had before it was shrunk: their messages are
-        still stored.
-        """
+        """Returns the ends of removed queues, whose messages are still stored."""
         kept = [
             queue
             for queue in queues
@@ -184,8 +181,9 @@ class BrokerClient:
             return NO_ROUTE
 
     async def _ends_at(self, topic: str, address: str) -> dict[MessageQueue, Ends] | OSError:
-        """Returns the ends of a topic's queues at a broker; OSError when it does not answer. No queues if it
-        has just lost the topic.
+        """Returns the ends of a topic's queues at a broker.
+
+        OSError when it does not answer. No queues if it has just lost the topic.
         """
         try:
             table = await self._admin.topics.stats_at(address, topic)
@@ -255,8 +253,7 @@ class BrokerClient:
     async def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Returns where to continue in queues that are not the ones that were read: at their earliest
-        message.
+        """Returns where to continue in queues that were replaced: at their earliest message.
 
         A broker that only lost its last messages still has older ones: there at the first newer message.
         """

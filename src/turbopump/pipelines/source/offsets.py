@@ -170,8 +170,10 @@ def target(
 
 
 def limited(start: Positions, end: Positions, max_messages: int) -> dict[MessageQueue, int]:
-    """Limits a micro-batch to about `max_messages`, each queue in proportion to what waits there and at least
-    one message, as Spark's Kafka connector does: a large queue does not starve a small one.
+    """Limits a micro-batch to about `max_messages`.
+
+    Each queue gets a share in proportion to what waits there, and at least one message, as with Spark's Kafka
+    connector: a large queue does not starve a small one.
     """
     waiting = {queue: max(0, offset - start.get(queue, offset)) for queue, offset in end.items()}
     total = sum(waiting.values())

@@ -79,8 +79,9 @@ class ClusterView(Protocol):
 
 
 def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapshot:
-    """Returns a snapshot to begin with. Raises MissingBrokers, or BadOffsets when a named topic does not
-    exist.
+    """Returns a snapshot to begin with.
+
+    Raises MissingBrokers, or BadOffsets when a named topic does not exist.
     """
     snapshot = cluster.snapshot(is_whole=True)
     missing = dict(snapshot.missing)
@@ -154,8 +155,9 @@ def _is_by_offset(bound: Bound) -> bool:
 
 
 def place(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView) -> dict[MessageQueue, int]:
-    """Returns the position of the bound in each queue, now. Queues of missing brokers keep the offsets given
-    for them.
+    """Returns the position of the bound in each queue, now.
+
+    Queues of missing brokers keep the offsets given for them.
     """
     ends = snapshot.ends
     if bound.time_ms is not None or bound.times_ms is not None:
@@ -250,8 +252,9 @@ class StreamPlan:
         return now_ms if LATEST in bound.offsets.values() else None
 
     def fix_goal(self) -> None:
-        """Ends the stream where the queues end now. Raises MissingBrokers, whose messages belong
-        to the goal.
+        """Ends the stream where the queues end now.
+
+        Raises MissingBrokers, whose messages belong to the goal.
         """
         snapshot = self.cluster.snapshot(is_whole=True)
         if snapshot.missing and not self.query.allows_missing:
@@ -304,8 +307,9 @@ class StreamPlan:
         return found, silent
 
     def _check_away(self, start: Positions, away: list[MessageQueue]) -> None:
-        """Warns once about brokers that cannot be read. A query with a goal fails unless it has
-        reached it.
+        """Warns once about brokers that cannot be read.
+
+        A query with a goal fails unless it has reached it.
         """
         names = frozenset(queue.broker for queue in away)
         if self._goal is not None and not self.query.allows_missing:
@@ -385,8 +389,9 @@ class StreamPlan:
         snapshot: ClusterSnapshot,
         moved: Positions,
     ) -> Document:
-        """Returns the offsets with their proofs. A queue whose broker does not give the record
-        stands still.
+        """Returns the offsets with their proofs.
+
+        A queue whose broker does not give the record stands still.
         """
         start = before.positions
         if end == start and not moved:

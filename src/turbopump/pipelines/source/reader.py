@@ -50,8 +50,9 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream. One per query, in a process beside the driver; copies of it read
-    in workers.
+    """Reads topics as a stream.
+
+    One per query, in a process beside the driver; copies of it read in workers.
     """
 
     def __init__(self, query: SourceQuery) -> None:

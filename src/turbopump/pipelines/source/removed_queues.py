@@ -1,5 +1,4 @@
-"""Pulls also from queues that a topic no longer has: it was shrunk, and the messages of the removed queues
-are still stored.
+"""Pulls also from queues that a topic no longer has, whose messages are still stored.
 
 Brokers refuse to pull from such a queue. Its consume queue can still be queried, as mqadmin does, and then
 each message by its log offset: slower, and only for what was left unread there.

@@ -77,8 +77,9 @@ def _chosen(batch: pa.RecordBatch, schema: Schema, tags: tuple[str, ...]) -> pa.
 
 
 def _shifted(batch: pa.RecordBatch, delta: int) -> pa.RecordBatch:
-    """Adds `delta` to the offset columns: in static topics a broker counts from another number than the
-    topic.
+    """Adds `delta` to the offset columns, for static topics.
+
+    There a broker counts from another number than the topic.
     """
     for number, name in enumerate(batch.schema.names):
         if name in OFFSETS:

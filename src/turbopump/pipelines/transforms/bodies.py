@@ -52,8 +52,9 @@ def json_body(messages: DataFrame, schema: str) -> DataFrame:
 
 
 def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
-    """Adds the columns of an Avro schema, read from bodies with one bare record each (no file header), and
-    `bodyError`.
+    """Adds the columns of an Avro schema, read from the body, and `bodyError`.
+
+    A body holds one bare record (no file header).
     """
     document = json.loads(schema) if isinstance(schema, str) else schema
     if not isinstance(document, dict) or document.get("type") != "record":
@@ -66,8 +67,9 @@ def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
 
 
 def _spread(messages: DataFrame) -> DataFrame:
-    """Replaces the struct of fields by its fields. Raises ValueError for names that messages have
-    themselves.
+    """Replaces the struct of fields by its fields.
+
+    Raises ValueError for names that messages have themselves.
     """
     own = {name.lower() for name in messages.columns}
     struct = messages.schema[FIELDS].dataType

@@ -57,8 +57,9 @@ def dedupe(
 
 
 def _key(messages: DataFrame, by: Sequence[str], time: str) -> Any:
-    """Returns the key as text; where the key or the time is missing, the message's queue and offset, which
-    are unique.
+    """Returns the key as text.
+
+    Where the key or the time is missing, the message's queue and offset, which are unique.
     """
     lacks = F.col(time).isNull()
     blank = F.lit(True)

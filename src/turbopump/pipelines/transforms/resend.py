@@ -1,6 +1,4 @@
-"""Prepares stored messages for sending them again: without the properties that describe how they
-were stored.
-"""
+"""Prepares stored messages for sending them again, without the properties that storing added."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
@@ -16,12 +14,12 @@ OFFSET, TIME, AT = "queueOffset", "storeTimestamp", "__at"
 
 
 def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
-    """Orders rows so that the sink keeps the order of each queue: a sharding key per row, and a queue in one
-    task.
+    """Orders rows so that the sink keeps the order of each queue.
 
-    A message without a sharding key of its own gets the queue it was in as one: what one queue held goes to
-    one queue. The tasks of a stream read each queue in order. Rows of files are sorted by offset within a
-    queue, and across queues by time; where the offset is unknown, by time in one task.
+    Each row gets a sharding key, and a queue is in one task. A message without a sharding key of its own gets
+    the queue it was in as one: what one queue held goes to one queue. The tasks of a stream read each queue
+    in order. Rows of files are sorted by offset within a queue, and across queues by time; where the offset
+    is unknown, by time in one task.
     """
     if not {OFFSET, *QUEUE} <= set(rows.columns):
         is_sorted = TIME in rows.columns and not rows.isStreaming

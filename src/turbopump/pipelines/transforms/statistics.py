@@ -10,10 +10,10 @@ TIME = "storeTimestamp"
 
 
 def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
-    """Returns a row per group: messages, bytes, sizes, first and last, messages per second, and `share` of
-    all.
+    """Returns a row per group with its messages, bytes, sizes, rate and share.
 
-    `brokerName` may be null, which is a group of its own then.
+    The columns include first and last time, messages per second, and `share` of all messages. `brokerName`
+    may be null, which is a group of its own then.
     """
     size = F.length("body")
     grouped = messages.groupBy(*by).agg(
@@ -37,8 +37,9 @@ def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
 
 
 def skew(counted: DataFrame) -> DataFrame:
-    """Measures how uneven the groups of `stats` are: 1 is even; n: the largest group has n times
-    the average.
+    """Measures how uneven the groups of `stats` are.
+
+    1 is even; n: the largest group has n times the average.
     """
     return counted.agg(
         F.count(F.lit(1)).alias("groups"),

@@ -1,6 +1,4 @@
-"""Reads the traces that clients write as rows: who sent and who consumed a message, and how long
-that took.
-"""
+"""Reads the traces that clients write as rows: sends and deliveries, and how long they took."""
 
 from collections.abc import Iterator
 
@@ -28,8 +26,9 @@ ARROW = pa.schema([pa.field(name, kind) for name, _, kind in FIELDS])
 
 
 def traces(messages: DataFrame) -> DataFrame:
-    """Returns a row per record in messages of a trace topic; one of type UNREADABLE for a message without
-    any.
+    """Returns a row per record in messages of a trace topic.
+
+    One of type UNREADABLE for a message without any.
     """
     return messages.select("body").mapInArrow(_records, DDL)
 
@@ -86,9 +85,7 @@ def deliveries(records: DataFrame) -> DataFrame:
 
 
 def latencies(deliveries: DataFrame) -> DataFrame:
-    """Summarizes rows of `deliveries` by topic and consumer group: number, failures, and percentiles of each
-    part.
-    """
+    """Summarizes rows of `deliveries` by topic and consumer group: failures, and percentiles of each part."""
     parts = [
         F.percentile_approx(part, share).alias(f"{part}P{round(share * 100)}")
         for part in ("sendMs", "waitMs", "consumeMs")
