@@ -120,7 +120,7 @@ class CrashingStore(ABC):
         store = self.store
         store._dispatcher.loop = asyncio.get_running_loop()
         store.flusher.start()
-        store._tasks = set(store.upkeep.start())
+        store.upkeep.start(store._tasks)
 
     async def _crash(self) -> None:
         survival, store = self.chance.choice(list(Survival)), self.store

@@ -257,7 +257,7 @@ class Broker:
             not tables.topics.is_light(topic) or store.queues.is_used(topic)
         )
         if self.config.filters.bit_maps:
-            store.queues.bit_map = tables.filters.bit_map
+            store.queues.files.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.mend(store.queues, store.recovered_end, self._clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())

@@ -13,7 +13,7 @@ from turbopump.admin.render import json_text
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.failures import FAILED, CommandFailure
 from turbopump.cli.records import fields, line
-from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
+from turbopump.store.tools import Copied, Progress, Rebuilt, VerifyReport, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
 
 BAR_WIDTH = 30
@@ -130,7 +130,7 @@ def bar(progress: Progress) -> str:
     return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}  {sizes}"
 
 
-def summary_of(report: Report) -> str:
+def summary_of(report: VerifyReport) -> str:
     lines = [
         f"{report.directory}: {report.records} records in {len(report.topics)} topics, "
         f"log offsets {report.log_begin} to {report.log_end}, "
@@ -146,5 +146,5 @@ def summary_of(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _print(result: Report | Rebuilt | Copied, text: str, as_json: bool) -> None:
+def _print(result: VerifyReport | Rebuilt | Copied, text: str, as_json: bool) -> None:
     print(msgspec.json.encode(result).decode() if as_json else text)

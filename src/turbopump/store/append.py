@@ -75,7 +75,7 @@ an entry, what the index gets.
 """
 
 
-class Queues(Protocol):
+class WritableQueues(Protocol):
     dirty: dict[ConsumeQueue, None]
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
@@ -86,7 +86,7 @@ class Appender:
         self,
         log: CommitLog,
         flags: Flags,
-        queues: Queues,
+        queues: WritableQueues,
         clock: Clock,
         max_message_size: int,
         immediate: bool,

@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from turbopump.store.consume_queue import ENTRY, FARTHEST, ConsumeQueue, Entry, Home
+from turbopump.store.consume_queue import ENTRY, MAX_QUEUE_OFFSET, ConsumeQueue, Entry, QueueContext
 
 BATCH = struct.Struct(">qiqqqhii")
 BATCH_UNIT = BATCH.size
@@ -29,9 +29,9 @@ class BatchQueue(ConsumeQueue):
 
     __slots__ = ("_max",)
 
-    def __init__(self, home: Home, topic: str, queue_id: int) -> None:
+    def __init__(self, context: QueueContext, topic: str, queue_id: int) -> None:
         self._max = 0
-        super().__init__(home, topic, queue_id)
+        super().__init__(context, topic, queue_id)
         self.is_plain = False
 
     @property
@@ -79,9 +79,9 @@ class BatchQueue(ConsumeQueue):
             self.clear()  # the topic was deleted and made again
         if queue_offset > self._max:
             return False
-        store_timestamp, messages = self._home.counted(physical)
+        store_timestamp, messages = self._context.counted(physical)
         if not self.tail:
-            self._home.dirty[self] = None
+            self._context.dirty[self] = None
         self.tail += BATCH.pack(
             physical, size, tags_code, store_timestamp, queue_offset, messages, NOT_COMPACTED, 0
         )
@@ -99,7 +99,9 @@ class BatchQueue(ConsumeQueue):
 
     def _set_end(self) -> None:
         last = self._entry(self._end - 1)
-        self._max = min(last[FIRST_OFFSET] + last[MESSAGES], FARTHEST) if last else 0  # more is damage
+        self._max = (
+            min(last[FIRST_OFFSET] + last[MESSAGES], MAX_QUEUE_OFFSET) if last else 0
+        )  # more is damage
         super()._set_end()
 
     def _number(self, offset: int) -> int:
@@ -109,7 +111,7 @@ class BatchQueue(ConsumeQueue):
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
         is_one = entry[FIRST_OFFSET] >= 0 and entry[MESSAGES] > 0
         where = self.topic, self.queue_id, entry[FIRST_OFFSET]
-        return is_one and self._home.confirms(*where, (entry[0], entry[1], entry[2]))
+        return is_one and self._context.confirms(*where, (entry[0], entry[1], entry[2]))
 
 
 class _FirstOffsets:

@@ -29,7 +29,7 @@ MARK = b"TURBOPMP"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class CheckpointNote:
     """What we know when we wrote the checkpoint ourselves."""
 
     complete: int  # log, queues and index have everything below this offset, on the medium
@@ -46,7 +46,7 @@ class Checkpoint:
     master_flushed: int = 0
     confirmed: int = 0
     queue_offset: int = 0
-    note: Note | None = None
+    note: CheckpointNote | None = None
 
 
 def load(disk: Disk, path: str) -> Checkpoint:
@@ -88,12 +88,12 @@ def save(disk: Disk, path: str, checkpoint: Checkpoint) -> None:
         disk.sync_dir(os.path.dirname(path))
 
 
-def _note(data: bytes) -> Note | None:
+def _note(data: bytes) -> CheckpointNote | None:
     if len(data) < NOTE_AT + NOTE.size + SEAL.size:
         return None
     mark, *values = NOTE.unpack_from(data, NOTE_AT)
     (seal,) = SEAL.unpack_from(data, NOTE_AT + NOTE.size)
-    return Note(*values) if mark == MARK and seal == _checksum(data) else None
+    return CheckpointNote(*values) if mark == MARK and seal == _checksum(data) else None
 
 
 def _checksum(data: bytes | bytearray) -> int:

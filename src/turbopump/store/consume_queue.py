@@ -29,7 +29,7 @@ BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
-FARTHEST = 1 << 40  # offset of a queue
+MAX_QUEUE_OFFSET = 1 << 40  # offset of a queue
 MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and the files that they would fill
 
 Entry = tuple[int, ...]
@@ -40,8 +40,8 @@ MAX_TOPIC = 127
 MAX_RETRY_TOPIC = 255  # of %RETRY% topics alone, as in Apache 5.x; 4.9 reads no such record
 
 
-class Home(Protocol):
-    """Where queues live (`queues.py`)."""
+class QueueContext(Protocol):
+    """What a queue needs of the store: its files, and facts from the log (`queue_files.py`)."""
 
     dirty: "dict[ConsumeQueue, None]"
     fresh: "set[ConsumeQueue]"
@@ -74,11 +74,11 @@ class ConsumeQueue:
 
     __slots__ = (
         "_base",
+        "_context",
         "_ext",
         "_file_size",
         "_floor",
         "_floor_for",
-        "_home",
         "_written",
         "counted",
         "fixed_size",
@@ -97,7 +97,7 @@ class ConsumeQueue:
         "topic_hash",
     )
 
-    def __init__(self, home: Home, topic: str, queue_id: int) -> None:
+    def __init__(self, context: QueueContext, topic: str, queue_id: int) -> None:
         name = topic.encode()
         self.topic = topic
         self.queue_id = queue_id
@@ -108,7 +108,7 @@ class ConsumeQueue:
         self.fixed_size = FIXED_PART - 1 + len(self.topic_field)
         self.topic_hash = java_hash(topic + "#")  # index keys go on from here
         self.is_plain = (
-            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not home.extends
+            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not context.extends
         )  # takes the short way in `append.py`
         self.is_deleted = False
         self.is_light = topic.startswith(
@@ -116,8 +116,8 @@ class ConsumeQueue:
         )  # its messages belong to other topics (`light_queues.py`)
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
-        self._home = home
-        self._file_size = home.size_of_files(self.is_batch)
+        self._context = context
+        self._file_size = context.size_of_files(self.is_batch)
         self._ext: Extension | None = None
         self._base = -1  # queue offset at which the first file starts; -1: no file
         self._written = 0  # queue offset of the first entry in `tail`
@@ -127,10 +127,10 @@ class ConsumeQueue:
         self.next_offset = self.counted = self.known_from = self.max_offset
         """Entries from `known_from` on were written by this process, so they are in memory, as a rule."""
         if (
-            home.extends and not self.is_batch and not self.is_light
+            context.extends and not self.is_batch and not self.is_light
         ):  # here, since an append that has begun must not meet the disk
             self._extension.open(self._last_address)
-        self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.puts`
+        self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.take_counts`
 
     # what there is
 
@@ -146,18 +146,18 @@ class ConsumeQueue:
     @property
     def min_offset(self) -> int:
         """The first entry whose message is still in the log; `max_offset` when none is."""
-        log_min = self._home.log_min()
+        log_min = self._context.log_min()
         if self._floor_for != log_min:
             self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
         return self._floor
 
     @property
-    def longest_gap(self) -> int:
+    def max_gap(self) -> int:
         """Entries that may be missing: a record that says more has a damaged number. An empty queue begins
         anywhere, as nothing has to be filled: those before may have left the log long ago.
         """
         if self._base < 0 and not self.tail:
-            return FARTHEST
+            return MAX_QUEUE_OFFSET
         return min(MAX_GAP, MAX_GAP_FILES * (self._file_size // self.unit))
 
     @property
@@ -188,7 +188,7 @@ class ConsumeQueue:
         at = position % self._file_size
         if in_files <= 0 or self._base < 0 or offset < self._base:
             return None
-        file = self._home.open_file(self, position - at, create=False)
+        file = self._context.open_file(self, position - at, create=False)
         return None if file is None else (file, at, min(in_files, self._file_size - at))
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
@@ -234,7 +234,7 @@ class ConsumeQueue:
     @property
     def _extension(self) -> Extension:
         if self._ext is None:
-            self._ext = self._home.extension(self.topic, self.queue_id)
+            self._ext = self._context.extension(self.topic, self.queue_id)
         return self._ext
 
     # adding
@@ -252,10 +252,10 @@ class ConsumeQueue:
             end = 0
         if queue_offset > end:
             return False
-        if self._home.extends and not self.is_light:
+        if self._context.extends and not self.is_light:
             tags_code = self._extended(physical, tags_code)
         if not self.tail:
-            self._home.dirty[self] = None
+            self._context.dirty[self] = None
         self.tail += ENTRY.pack(physical, size, tags_code)
         self.last_physical = physical
         self.next_offset = max(self.next_offset, self.max_offset)
@@ -263,7 +263,7 @@ class ConsumeQueue:
 
     def _extended(self, physical: int, tags_code: int) -> int:
         """The address of the tag code."""
-        return self._extension.put(tags_code, *self._home.described(self.topic, physical))
+        return self._extension.put(tags_code, *self._context.described(self.topic, physical))
 
     @property
     def _last_address(self) -> int | None:
@@ -291,11 +291,11 @@ class ConsumeQueue:
             self._write(start, position - start, self.tail[:length])
             del self.tail[:length]
             self._written += length // self.unit
-        self._home.dirty.pop(self, None)
-        self._home.fresh.add(self)
+        self._context.dirty.pop(self, None)
+        self._context.fresh.add(self)
 
     def _begin(self, start: int, position: int) -> None:
-        self._home.begin(self.topic, self.queue_id)
+        self._context.begin(self.topic, self.queue_id)
         for at in range(start, position, WRITE_CHUNK - WRITE_CHUNK % UNIT):
             count = min(WRITE_CHUNK - WRITE_CHUNK % UNIT, position - at) // UNIT
             self._write(start, at - start, BLANK_ENTRY * count)
@@ -330,9 +330,9 @@ class ConsumeQueue:
 
     def _cut_files(self, end: int) -> None:
         size, position = self._file_size, end * self.unit
-        for start in self._home.file_starts(self.topic, self.queue_id):
+        for start in self._context.file_starts(self.topic, self.queue_id):
             if start >= position and start > self._base * self.unit:
-                self._home.remove_file(self.topic, self.queue_id, start)
+                self._context.remove_file(self.topic, self.queue_id, start)
         self._written = end
         for at in range(position, position - position % size + size, SWEEP_CHUNK):
             length = min(SWEEP_CHUNK, position - position % size + size - at)
@@ -350,7 +350,7 @@ class ConsumeQueue:
         last = self._entry(self._base + per_file - 1)
         if last is not None and last[0] >= log_min:
             return False
-        self._home.remove_file(self.topic, self.queue_id, self._base * self.unit, durably=False)
+        self._context.remove_file(self.topic, self.queue_id, self._base * self.unit, durably=False)
         self._base += per_file
         return True
 
@@ -364,12 +364,12 @@ class ConsumeQueue:
         """The topic is gone, but somebody may still hold this object: it takes nothing any more."""
         self.is_deleted, self.is_plain = True, False
         self.tail.clear()
-        self._home.dirty.pop(self, None)
-        self._home.fresh.discard(self)
+        self._context.dirty.pop(self, None)
+        self._context.fresh.discard(self)
 
     def clear(self) -> None:
         """Empties the queue: the next message begins it anew."""
-        self._home.remove_files(self.topic, self.queue_id)
+        self._context.remove_files(self.topic, self.queue_id)
         self._extension.clear()
         self.tail.clear()
         self._base, self._written = -1, 0
@@ -383,12 +383,12 @@ class ConsumeQueue:
         self.next_offset = self.max_offset
         self._floor_for = -1
         if not self.tail:
-            self._home.dirty.pop(self, None)
+            self._context.dirty.pop(self, None)
 
     # files
 
     def _load(self) -> None:
-        starts = self._home.file_starts(self.topic, self.queue_id)
+        starts = self._context.file_starts(self.topic, self.queue_id)
         if starts:
             self._base = starts[0] // self.unit
             self._written = self._base + len(starts) * self._file_size // self.unit  # as if all were full
@@ -407,13 +407,13 @@ class ConsumeQueue:
         return end
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
-        return self._home.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
+        return self._context.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
 
     def _boundary(self, end: int) -> int:
         """Where, before `end`, entries turn into something else. Most queues are short for their files, so
         the steps begin small.
         """
-        doubtful = _Doubtful(self, self._home.trusted_below)
+        doubtful = _BeyondEntries(self, self._context.trusted_below)
         per_file = self._file_size // self.unit
         low = max(self._base, (end - 1) - (end - 1) % per_file)  # the last file
         if doubtful[low]:
@@ -425,13 +425,13 @@ class ConsumeQueue:
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._file_size
-        file = self._home.open_file(self, position - at, create=False)
+        file = self._context.open_file(self, position - at, create=False)
         return file.read_at(at, length) if file else b""
 
     def _write(self, start: int, at: int, data: bytes | bytearray) -> None:
-        file = self._home.open_file(self, start, create=True)
+        file = self._context.open_file(self, start, create=True)
         assert file is not None, "a created file is there"
-        self._home.to_sync.add(file.path)  # also when the write fails: the file is there now
+        self._context.to_sync.add(file.path)  # also when the write fails: the file is there now
         file.write_at(at, data)
 
 
@@ -451,7 +451,7 @@ class _Pointers:
         return entry[0]
 
 
-class _Doubtful:
+class _BeyondEntries:
     """0 for the entries of a queue, 1 behind the last: for bisection."""
 
     def __init__(self, queue: ConsumeQueue, below: int) -> None:

@@ -39,7 +39,7 @@ def _milliseconds(part: str) -> int:
     return int(number) * UNITS_MS[unit]
 
 
-class Since(msgspec.Struct, frozen=True):
+class LevelsSince(msgspec.Struct, frozen=True):
     log_offset: int
     levels: str
 
@@ -57,7 +57,7 @@ class DelayHistory:
         self._files = ConfigFiles(directory, disk)
         self._current = current
         data = self._files.load(self.FILE, _is_history)
-        self._since: list[Since] = _decode(data) if data is not None else []
+        self._since: list[LevelsSince] = _decode(data) if data is not None else []
         self._set_levels()
 
     def delay_ms(self, level: int, log_offset: int) -> int:
@@ -72,18 +72,18 @@ class DelayHistory:
         kept = [since for since in self._since if since.log_offset < log_end]
         while len(kept) > 1 and kept[1].log_offset <= log_begin:
             del kept[0]  # nothing is left of that part of the log
-        self._since = [*kept, Since(log_end if kept else 0, self._current)]
+        self._since = [*kept, LevelsSince(log_end if kept else 0, self._current)]
         self._files.save(self.FILE, msgspec.json.encode(self._since))
         self._set_levels()
 
     def _set_levels(self) -> None:
-        since = self._since or [Since(0, self._current)]
+        since = self._since or [LevelsSince(0, self._current)]
         self._begins = [one.log_offset for one in since]
         self._levels = [DelayLevels(one.levels) for one in since]
 
 
-def _decode(data: bytes) -> list[Since]:
-    return msgspec.json.decode(data, type=list[Since])
+def _decode(data: bytes) -> list[LevelsSince]:
+    return msgspec.json.decode(data, type=list[LevelsSince])
 
 
 def _is_history(data: bytes) -> bool:

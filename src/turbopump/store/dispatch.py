@@ -25,13 +25,14 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT, DelayHistory
 from turbopump.store.index import Index
 from turbopump.store.index_file import LAST_TIME
-from turbopump.store.queues import ConsumeQueues, is_directory_name
+from turbopump.store.queue_files import is_directory_name
+from turbopump.store.queues import ConsumeQueues
 
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
 NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
-MOST_AT_ONCE = 1 << 16  # as many as one append may add: more may wait after a start on a full disk
+MAX_KEYS_PER_APPEND = 1 << 16  # as many as one append may add: more may wait after a start on a full disk
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -123,7 +124,7 @@ class Dispatcher:
             waiting.clear()
         elif len(waiting) > MAX_BACKLOG:
             with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
-                self.put_keys(min(max(SLICE, len(waiting) - MAX_BACKLOG), MOST_AT_ONCE))
+                self.put_keys(min(max(SLICE, len(waiting) - MAX_BACKLOG), MAX_KEYS_PER_APPEND))
         else:
             self._put_after(PAUSE_S)
 
@@ -205,11 +206,11 @@ class Dispatcher:
     def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in a queue are in no log: the queue goes on with it."""
         for light, light_offset in self._lights(found):
-            if light_offset - light.max_offset <= light.longest_gap:
+            if light_offset - light.max_offset <= light.max_gap:
                 light.skip_to(light_offset)
         topic, queue_id, queue_offset, *rest = found
         queue = self._named[topic, queue_id]
-        if queue_offset - queue.max_offset > queue.longest_gap:
+        if queue_offset - queue.max_offset > queue.max_gap:
             # No checksum guards the offset either. As Apache does, the entry goes where the queue ends.
             log_line.error("a record says it is number %d of %s/%d", queue_offset, queue.topic, queue_id)
             found = cast(Found, (topic, queue_id, queue.max_offset, *rest))

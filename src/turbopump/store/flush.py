@@ -19,12 +19,13 @@ from enum import Enum
 
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Workers
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.commit_log import CommitLog, Syncable
 from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Flags, Reason
 
 PAGE = 4096
-SLOWEST_DISK = 10 << 20  # bytes a second: a disk that needs more time for what it has to write hangs
+MIN_DISK_BYTES_PER_S = 10 << 20  # bytes a second: a disk that needs more time for what it has to write hangs
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -60,6 +61,7 @@ class Flusher:
         self._thorough_s = config.flush_thorough_interval_ms / 1000
         self._least_bytes = config.flush_least_pages * PAGE
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks = Tasks(log_line)
         self._task: asyncio.Task[None] | None = None
         self._waiters: deque[tuple[int, float, Done]] = deque()
         self._wanted = 0  # sync up to here although nobody waits
@@ -182,7 +184,7 @@ class Flusher:
     def _start_task(self) -> None:
         if self._loop is not None and not self._under_way:
             self._under_way = True
-            self._task = self._loop.create_task(self._sync_groups())
+            self._task = self._tasks.start(self._sync_groups(), name="sync the commit log")
 
     async def _sync_groups(self) -> None:
         """Syncs in the thread, group after group, until nobody waits."""
@@ -227,7 +229,7 @@ class Flusher:
         """With SYNC_FLUSH somebody waits, so little has gathered; otherwise it may be much, which takes its
         time on a disk that is slow, but does not hang.
         """
-        return 0.0 if self.syncs_each else (target - self._log.synced) / SLOWEST_DISK
+        return 0.0 if self.syncs_each else (target - self._log.synced) / MIN_DISK_BYTES_PER_S
 
     def _prepare(self) -> tuple[int, list[Syncable]]:
         self._log.commit()

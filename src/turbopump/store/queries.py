@@ -10,7 +10,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.index import Index
 from turbopump.store.message_log import MessageLog
-from turbopump.store.turns import finish
+from turbopump.store.slices import run_to_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class KeyQueries:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
         """Returns the records of a topic with this unique key or key, stored in [begin_ms, end_ms]."""
-        return finish(self.query_in_turns(topic, key, begin_ms, end_ms, max_count))
+        return run_to_end(self.query_in_slices(topic, key, begin_ms, end_ms, max_count))
 
-    def query_in_turns(
+    def query_in_slices(
         self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int
     ) -> Generator[None, None, QueryResult]:
         """Returns what `query` returns, and yields between slices of a long search."""

@@ -28,7 +28,7 @@ from turbopump.store.queue_ext import HIGHEST_ADDRESS, Bits
 
 SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
 MAX_BYTES = 128 << 20
-LEAST_MAX_BYTES = 100
+MIN_ANSWER_BYTES = 100
 MATCHED_BYTES = 4 << 20  # of old messages are looked at for one pull that chooses by properties
 MAX_BULK_COUNT = 8_192  # messages in one answer to who asks for bulk: 3 ms of the loop
 READ_AHEAD = 1 << 20
@@ -365,7 +365,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 def _narrowed(limit: Limit, max_bytes: int | None, max_count: int) -> Limit:
     """By what the pull itself says."""
-    asked = MAX_BYTES if max_bytes is None else min(max(max_bytes, LEAST_MAX_BYTES), MAX_BYTES)
+    asked = MAX_BYTES if max_bytes is None else min(max(max_bytes, MIN_ANSWER_BYTES), MAX_BYTES)
     return min(limit[0], asked), min(limit[1], max_count)
 
 

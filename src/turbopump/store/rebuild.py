@@ -24,7 +24,8 @@ from turbopump.store.flags import Flags
 from turbopump.store.index import Index
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
-from turbopump.store.queues import ConsumeQueues, batch_topics
+from turbopump.store.queue_files import batch_topics
+from turbopump.store.queues import ConsumeQueues
 from turbopump.store.scan import BLANK, scan
 from turbopump.store.verify import Progress
 from turbopump.store.walk import log_parts
@@ -128,7 +129,7 @@ class _Rebuilding:
         self._disk = disk
         self._log = CommitLog(config, disk)
         self._queues = ConsumeQueues(config, disk, self._log)
-        self._queues.batch_topics = batch_topics(config.config_dir, disk) | were_of_batches
+        self._queues.files.batch_topics = batch_topics(config.config_dir, disk) | were_of_batches
         self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
         appender = Appender(self._log, Flags(), self._queues, clock, config.max_message_size, immediate=True)
         delays = DelayHistory(config.config_dir, disk, config.message_delay_levels)
@@ -144,14 +145,14 @@ class _Rebuilding:
             end = yield from self._read_all()
             self._queues.write_out(len(self._queues.dirty))
             self._dispatcher.put_all_keys()
-            self._queues.take_to_sync().sync(self._disk)
+            self._queues.files.take_to_sync().sync(self._disk)
             self._index.flush()
             behind = [start for start in files.starts if start > end]
             unread = sum(any(files.mapped(start).buffer[:8]) for start in behind)  # others were made ahead
             damaged = self._forget_damaged_timers()
-            return Rebuilt(self._records, self._queues.count, begin, end, unread, damaged)
+            return Rebuilt(self._records, self._queues.files.count, begin, end, unread, damaged)
         finally:
-            self._queues.close()
+            self._queues.files.close()
             self._index.close()
             files.close()
 

@@ -24,7 +24,8 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.dispatch import Dispatcher, Found
 from turbopump.store.errors import UnusableStore
 from turbopump.store.index import Index
-from turbopump.store.queues import ANY, ConsumeQueues
+from turbopump.store.queue_files import ANY
+from turbopump.store.queues import ConsumeQueues
 from turbopump.store.scan import BLANK, NO_RECORD, is_torn, measure_at, scan
 from turbopump.store.times import timestamp_at
 
@@ -149,7 +150,7 @@ class Recovery:
         note = self._checkpoint.note
         assert note is not None, "asked only when there is one"
         size = self._size_at(note.last_record)
-        if size <= 0 or self._queues.count < note.queues:
+        if size <= 0 or self._queues.files.count < note.queues:
             return False
         end = note.last_record + size
         if end == note.complete:
@@ -197,7 +198,7 @@ class Recovery:
         if note is not None and plan.entries_from < note.complete:
             self._disown()  # queues are made anew: until that is done, it must not be believed
         if plan.cut_queues:
-            self._queues.trusted_below = plan.entries_from  # for those that are opened here
+            self._queues.files.trusted_below = plan.entries_from  # for those that are opened here
             for queue in self._queues.every():
                 queue.truncate(plan.entries_from)
                 queue.sweep()

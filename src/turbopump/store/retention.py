@@ -44,7 +44,7 @@ class Retained(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetentionDecision:
     delete: int  # so many files from the oldest on
     disk_full: bool
     ratio: float
@@ -57,7 +57,7 @@ def decide(
     usages: Sequence[Usage],
     config: StoreConfig,
     asked: bool = False,
-) -> Decision:
+) -> RetentionDecision:
     """`hour`: of the local day; `usages`: of the disks of log and queues; `asked`: by an operator."""
     percent = max(map(used_percent, usages))
     is_due = (
@@ -71,7 +71,7 @@ def decide(
             if not is_forced and file.modified_ms > expired_before:
                 break
             delete += 1
-    return Decision(delete, percent > _within(config.disk_warning_ratio, 35, 90), percent / 100)
+    return RetentionDecision(delete, percent > _within(config.disk_warning_ratio, 35, 90), percent / 100)
 
 
 def used_percent(usage: Usage) -> int:
@@ -168,7 +168,7 @@ class Retention:
                 return False
         return True
 
-    def _note_fullness(self, decision: Decision) -> None:
+    def _note_fullness(self, decision: RetentionDecision) -> None:
         if decision.disk_full and not self._is_full:
             log.error("the disk is %.0f %% full: nothing is written until it has room", 100 * decision.ratio)
         if self._is_full and not decision.disk_full:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from turbopump.compiled import Twins
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Lock, Workers
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.append import Appender
 from turbopump.store.checkpoint import Checkpoint
 from turbopump.store.commit_log import CommitLog, LogFile
@@ -40,12 +41,13 @@ from turbopump.store.index import Index
 from turbopump.store.light_queues import LightQueues
 from turbopump.store.message_log import MessageLog
 from turbopump.store.queries import KeyQueries
-from turbopump.store.queues import ANY, ConsumeQueues
+from turbopump.store.queue_files import ANY
+from turbopump.store.queues import ConsumeQueues
 from turbopump.store.reading import QueueReader
 from turbopump.store.recovery import Recovered, Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.times import MessageTimes
-from turbopump.store.upkeep import Parts, Upkeep
+from turbopump.store.upkeep import MaintainedParts, Upkeep
 
 MAX_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps, about 300 MB
 
@@ -82,7 +84,9 @@ class Store:
             self.commit_log, self.queues, self._appender, self.index, self._history, twins
         )
         self.flusher.on_synced = None if immediate else self._dispatcher.advance
-        parts = Parts(self.commit_log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
+        parts = MaintainedParts(
+            self.commit_log, self.queues, self.index, self._dispatcher, self.flusher, self.flags
+        )
         self.upkeep = Upkeep(parts, config, disk, clock, workers)
         self.log = MessageLog(
             self.commit_log,
@@ -108,7 +112,7 @@ class Store:
         self.times = MessageTimes(self.commit_log, disk, workers)
         self.recovered_end: int | None = None
         """End of the log after a crash, which may have cost later messages; None after an orderly stop."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(log_line)
         retained = _RetainedLog(self.commit_log, self.upkeep, self.flags, self._tasks)
         self.retention = Retention(retained, config, disk, clock)
         self._twins = twins
@@ -142,7 +146,7 @@ class Store:
         crashed = self.upkeep.is_marked
         self.commit_log.files.load()
         self.queues.load()
-        self.queues.heals = crashed
+        self.queues.files.heals = crashed
         saved = self.upkeep.load_checkpoint()
         self.upkeep.mark_running()
         try:
@@ -156,8 +160,8 @@ class Store:
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
         self.reader.written_from = found.end
         self._history.go_on(self.log.min_offset, found.end)
-        self.queues.heals, self.queues.trusted_below = False, ANY
-        self.queues.puts()  # what recovery found is not new
+        self.queues.files.heals, self.queues.files.trusted_below = False, ANY
+        self.queues.take_counts()  # what recovery found is not new
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
             self._disk.sync_all(self.config.root_dir)
         if crashed or not self.upkeep.is_taken(found.end):
@@ -217,17 +221,14 @@ class Store:
     async def start(self) -> None:
         self._dispatcher.loop = asyncio.get_running_loop()
         self.flusher.start()
-        self._tasks.update(self.upkeep.start())
-        self._tasks.add(asyncio.create_task(self.retention.run()))
+        self.upkeep.start(self._tasks)
+        self._tasks.start(self.retention.run(), name="delete expired files")
 
     async def close(self) -> None:
         """Refuses what comes, brings everything to the medium, and removes `abort` when that went well."""
         self.flags.set(Reason.STOPPED)
         await self.upkeep.stop_checkpoints()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         self._dispatcher.loop = None
         try:
             await self.flusher.stop()
@@ -241,7 +242,7 @@ class Store:
         finally:
             if self.index is not None:
                 self.index.close()
-            self.queues.close()
+            self.queues.files.close()
             self.commit_log.close()
             self._lock.release()
 
@@ -249,7 +250,7 @@ class Store:
 class _RetainedLog:
     """What retention does to the store: see `retention.Retained`."""
 
-    def __init__(self, log: CommitLog, upkeep: Upkeep, flags: Flags, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, log: CommitLog, upkeep: Upkeep, flags: Flags, tasks: Tasks) -> None:
         self._log = log
         self._upkeep = upkeep
         self._flags = flags
@@ -265,9 +266,7 @@ class _RetainedLog:
         await self._upkeep.sync_removals()
 
     def min_offset_changed(self) -> None:
-        task = asyncio.ensure_future(self._upkeep.follow_log())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._upkeep.follow_log(), name="delete files of queues and index")
 
     def set_disk_full(self, full: bool, ratio: float) -> None:
         if full:

@@ -24,7 +24,7 @@ END = 1 << 62  # of all numbers in it: what is larger is damage
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class TimerCheckNote:
     copies_from: int
     """Copies that lie before this in the commit log were made of timers due before `read_ms`."""
     timers_from: int
@@ -40,7 +40,7 @@ class TimerCheck:
     queue_offset: int
     written_ms: int = 0
     counter: int = 0
-    note: Note | None = None
+    note: TimerCheckNote | None = None
 
     def encode(self) -> bytes:
         numbers = (self.read_ms, self.log_end, self.queue_offset)
@@ -70,11 +70,11 @@ def decode(data: bytes) -> TimerCheck:
     return TimerCheck(read_ms, log_end, queue_offset, written_ms, counter, note)
 
 
-def _note(data: bytes, numbers: tuple[int, int, int]) -> Note | None:
+def _note(data: bytes, numbers: tuple[int, int, int]) -> TimerCheckNote | None:
     packed = data[NOTE_AT : NOTE_AT + NOTE.size]
     if len(packed) < NOTE.size:
         return None
     letters, *rest, checksum = NOTE.unpack(packed)
     if letters != LETTERS or checksum != crc32(packed[:-4]) or tuple(rest[:3]) != numbers:
         return None
-    return Note(*rest[3:]) if rest[5] > 0 else None
+    return TimerCheckNote(*rest[3:]) if rest[5] > 0 else None

@@ -32,7 +32,7 @@ EXACT_AT, EXACT = 44, struct.Struct(">q")
 DEFAULT, ROLL, RECALL = 1, 2, 4
 DEAD = DEFAULT | RECALL
 NONE = -1  # no unit before it
-LONGEST_SLOT_MS = 1_000
+MAX_SLOT_MS = 1_000
 
 REWRITTEN = 1 << 20
 BLOCK = 1 << 16  # read at once
@@ -61,7 +61,7 @@ class Unit(NamedTuple):
             and self.written_ms > 0
             and self.slot_after_ms >= 0
             and self.offset >= 0 < self.size
-            and (self.rolls or 0 <= self.exact_ms <= self.slot_ms + LONGEST_SLOT_MS)
+            and (self.rolls or 0 <= self.exact_ms <= self.slot_ms + MAX_SLOT_MS)
         )
 
     @property

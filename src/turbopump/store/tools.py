@@ -1,6 +1,6 @@
 """For operators: check a store, make its queues and index anew, look at its records, copy it.
 
-    verify(directory)     a generator of Progress that returns a Report; reads only
+    verify(directory)     a generator of Progress that returns a VerifyReport; reads only
     rebuild(directory)    a generator of Progress that returns a Rebuilt; the store must not be in use
     dump(directory)       the records of the log, one by one; reads only
     backup(directory, to) a generator of Progress that returns a Copied; reads only, also beside a broker
@@ -17,15 +17,15 @@ from turbopump.protocol.record import Record, decode
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.backup import Copied, backup
 from turbopump.store.rebuild import Rebuilt, rebuild
-from turbopump.store.verify import Progress, Report, TopicCount, verify
+from turbopump.store.verify import Progress, TopicCount, VerifyReport, verify
 from turbopump.store.walk import Kind, log_parts, walk
 
 __all__ = [
     "Copied",
     "Progress",
     "Rebuilt",
-    "Report",
     "TopicCount",
+    "VerifyReport",
     "backup",
     "dump",
     "rebuild",

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
+from turbopump.runtime.tasks import Tasks
 from turbopump.store import checkpoint as checkpoints
-from turbopump.store.checkpoint import Checkpoint, Note
+from turbopump.store.checkpoint import Checkpoint, CheckpointNote
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
@@ -23,11 +24,12 @@ from turbopump.store.dispatch import Dispatcher
 from turbopump.store.flags import Flags, Reason, is_no_room
 from turbopump.store.flush import Durability, Flusher
 from turbopump.store.index import Index
-from turbopump.store.queues import ConsumeQueues, ToSync
+from turbopump.store.queue_files import ToSync
+from turbopump.store.queues import ConsumeQueues
 
 QUEUES_PER_SLICE = 16  # of which each may need a new file: 0.2 ms
 KEYS_PER_SLICE = 1024
-LEAST_WAITING = 4096  # bytes of entries that are worth a write of their own
+MIN_WRITE_BYTES = 4096  # bytes of entries that are worth a write of their own
 MAX_WAITING = 16 << 20  # bytes of entries in memory, all queues together, until the next turn
 AHEAD_INTERVAL_S = 0.1
 MARK_INTERVAL_S = 1.0
@@ -36,7 +38,7 @@ log_line = logging.getLogger("turbopump.store")
 
 
 @dataclass(slots=True)
-class Parts:
+class MaintainedParts:
     """What upkeep looks after."""
 
     log: CommitLog
@@ -48,7 +50,9 @@ class Parts:
 
 
 class Upkeep:
-    def __init__(self, parts: Parts, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers) -> None:
+    def __init__(
+        self, parts: MaintainedParts, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers
+    ) -> None:
         self._log = parts.log
         self._queues = parts.queues
         self._index = parts.index
@@ -66,8 +70,8 @@ class Upkeep:
         self._removing = asyncio.Lock()  # held over the syncs of directories
         self._is_stopping = False
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """The tasks belong to the caller, which cancels them."""
+    def start(self, tasks: Tasks) -> None:
+        """Starts what is done at intervals. The tasks belong to the caller, which cancels them."""
         config = self._config
         turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (AHEAD_INTERVAL_S, self.make_next_file),
@@ -80,7 +84,8 @@ class Upkeep:
             turns.append((config.commit_interval_ms / 1000, self.commit))
         if self._flags.is_set(Reason.NO_ABORT):
             turns.append((MARK_INTERVAL_S, self.mark_late))
-        return [asyncio.create_task(self._every(seconds, turn)) for seconds, turn in turns]
+        for seconds, turn in turns:
+            tasks.start(self._every(seconds, turn), name=turn.__name__)
 
     async def _every(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -111,7 +116,7 @@ class Upkeep:
         waiting = list(self._queues.dirty)
         is_stuck = self._flags.is_set(Reason.QUEUES_STUCK)  # then only a try can tell
         if not is_stuck and sum(len(queue.tail) for queue in waiting) < MAX_WAITING:
-            waiting = [queue for queue in waiting if len(queue.tail) >= LEAST_WAITING]
+            waiting = [queue for queue in waiting if len(queue.tail) >= MIN_WRITE_BYTES]
         await self.write_out(waiting)
 
     async def write_out(self, waiting: list[ConsumeQueue]) -> None:
@@ -188,10 +193,10 @@ class Upkeep:
             return
         try:
             index_begin = self._publish_index()
-            for path in list(self._queues.doubtful):
-                self._queues.write_again(path)
+            for path in list(self._queues.files.doubtful):
+                self._queues.files.write_again(path)
                 await asyncio.sleep(0)
-            with self._queues.taken_to_sync() as to_sync:
+            with self._queues.files.taken_to_sync() as to_sync:
                 index_state = await self._workers.run(self._sync_derived, to_sync)
             saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
             await self._save(saved)
@@ -202,7 +207,7 @@ class Upkeep:
     def is_taken(self, complete: int) -> bool:
         """Whether the last checkpoint speaks of all this, and still says the truth."""
         note = self._saved.note
-        return note is not None and note.complete == complete and self._queues.is_synced
+        return note is not None and note.complete == complete and self._queues.files.is_synced
 
     async def _write_out_below(self, complete: int) -> bool:
         """Whether the log is on the medium so far, and queues and index are in their files."""
@@ -234,9 +239,9 @@ class Upkeep:
             queue.write_out()
         self._dispatcher.put_all_keys()
         index_begin = self._publish_index()
-        for path in list(self._queues.doubtful):
-            self._queues.write_again(path)
-        with self._queues.taken_to_sync() as to_sync:
+        for path in list(self._queues.files.doubtful):
+            self._queues.files.write_again(path)
+        with self._queues.files.taken_to_sync() as to_sync:
             index_state = self._sync_derived(to_sync)
         saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
         checkpoints.save(self._disk, self._path, saved)
@@ -285,13 +290,13 @@ class Upkeep:
             await self._sync_removals()
 
     async def _sync_removals(self) -> None:
-        directories = self._queues.removed_from | self._log.files.removed_from
-        self._queues.removed_from, self._log.files.removed_from = set(), set()
+        directories = self._queues.files.removed_from | self._log.files.removed_from
+        self._queues.files.removed_from, self._log.files.removed_from = set(), set()
         try:
             if directories:
                 await self._workers.run(_sync_directories, self._disk, directories)
         except BaseException:
-            self._queues.removed_from |= directories
+            self._queues.files.removed_from |= directories
             raise
 
     def disown_checkpoint(self) -> None:
@@ -334,7 +339,7 @@ class Upkeep:
         """
         async with self._one_at_a_time:
             if (note := self._saved.note) is not None:
-                await self._note_queues(min(note.queues, self._queues.count) - going)
+                await self._note_queues(min(note.queues, self._queues.files.count) - going)
 
     async def expect_deletion(self, topic: str) -> None:
         """Prepares the checkpoint for the deletion of a topic's queues; see `expect_fewer_queues`."""
@@ -342,8 +347,8 @@ class Upkeep:
 
     async def _recount(self) -> None:
         """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""
-        while self._saved.note is not None and self._queues.count < self._saved.note.queues:
-            await self._note_queues(self._queues.count)
+        while self._saved.note is not None and self._queues.files.count < self._saved.note.queues:
+            await self._note_queues(self._queues.files.count)
 
     async def _note_queues(self, count: int) -> None:
         assert self._saved.note is not None
@@ -382,7 +387,7 @@ class Upkeep:
             queue_timestamp=min(timestamp, begin_timestamp),
             index_timestamp=index_state[0],
             queue_offset=min(max(last_record, 0), begin_offset),
-            note=Note(complete, last_record, index_state[1], self._queues.count),
+            note=CheckpointNote(complete, last_record, index_state[1], self._queues.files.count),
         )
 
 

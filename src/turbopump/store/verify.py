@@ -24,7 +24,7 @@ from turbopump.store.dispatch import DELAY, KEYS, TAGS, UNIQUE_KEY, find, text_o
 from turbopump.store.findings import Finding, Findings
 from turbopump.store.index_check import IndexCheck
 from turbopump.store.queue_check import QueueCheck
-from turbopump.store.queues import batch_topics, is_directory_name
+from turbopump.store.queue_files import batch_topics, is_directory_name
 from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
 from turbopump.store.wheel_check import WheelCheck
 
@@ -46,7 +46,7 @@ class TopicCount:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     directory: str
     is_clean: bool  # no `abort` file: nobody uses the store, and the last one stopped it in order
     log_begin: int = 0
@@ -67,7 +67,7 @@ def verify(
     disk: Disk | None = None,
     log_dir: str = "",
     index_shape: tuple[int, int] | None = None,
-) -> Generator[Progress, None, Report]:
+) -> Generator[Progress, None, VerifyReport]:
     """Yields progress and returns the report. `index_shape`: slots and items, when they are unusual."""
     return _Verification(directory, disk or SystemDisk(), log_dir, index_shape).run()
 
@@ -78,7 +78,7 @@ class _Verification:
         self._disk = disk
         self._findings = Findings()
         self._parts = log_parts(log_dir or f"{directory}/commitlog", disk)
-        self._report = Report(directory, is_clean=not disk.exists(f"{directory}/abort"))
+        self._report = VerifyReport(directory, is_clean=not disk.exists(f"{directory}/abort"))
         if self._parts:
             self._report.log_begin = self._report.log_end = self._parts[0].start
         self._queues: OrderedDict[tuple[str, int], QueueCheck | BatchCheck] = OrderedDict()
@@ -96,7 +96,7 @@ class _Verification:
         self._damage: Piece | None = None
         self._last_timestamp = 0
 
-    def run(self) -> Generator[Progress, None, Report]:
+    def run(self) -> Generator[Progress, None, VerifyReport]:
         report, total = self._report, sum(part.size for part in self._parts)
         self._check_parts()
         next_progress = PROGRESS_BYTES

@@ -129,7 +129,7 @@ class Bench:
         ]
         keys = [(queue.topic, queue.queue_id, *rest) for queue, *rest in store._appender.keys]
         puts = sorted(
-            (queue.topic, queue.queue_id, number, size) for queue, number, size in store.queues.puts()
+            (queue.topic, queue.queue_id, number, size) for queue, number, size in store.queues.take_counts()
         )
         ends = (
             store.log.end,

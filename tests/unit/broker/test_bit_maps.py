@@ -39,7 +39,7 @@ def test_the_same_messages_and_groups_give_the_same_files(name: str, tmp_path: P
     def bit_map(topic: str, message: bytes) -> bytes:
         return filters.bit_map(topic, message) if clock.now > born_ms else b""
 
-    ours.queues.bit_map = bit_map
+    ours.queues.files.bit_map = bit_map
     for record in records(apache):
         clock.now = record.store_timestamp
         ours.log.store_host = record.store_host

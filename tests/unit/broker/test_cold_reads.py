@@ -54,7 +54,7 @@ async def test_a_pull_of_old_messages_waits_for_the_disk_and_sends_do_not() -> N
 async def test_entries_of_the_queue_come_from_the_disk_too() -> None:
     async with running(disk=await old_messages()) as desk:
         await desk.pull("T", 19)
-        desk.disk.cold |= {file.path for file in store_of(desk).queues._open.values()}
+        desk.disk.cold |= {file.path for file in store_of(desk).queues.files._open.values()}
         assert any("consumequeue" in path for path in desk.disk.cold)
         assert any("commitlog" in path for path in desk.disk.cold) is False
         desk.workers.stall_reads(1.0)

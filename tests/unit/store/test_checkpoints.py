@@ -13,7 +13,7 @@ from tests.unit.store.lab import HandClock, Workers, check, draft, fill, new_dis
 
 from turbopump.runtime.disk import SystemWorkers
 from turbopump.store import checkpoint as checkpoints
-from turbopump.store.checkpoint import Note
+from turbopump.store.checkpoint import CheckpointNote
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -49,7 +49,7 @@ def check_after_power_failure(disk: SimulatedDisk) -> None:
     check(open_store(after, commit_log_file_size=1 << 16))
 
 
-def note_on_disk(disk: SimulatedDisk) -> Note:
+def note_on_disk(disk: SimulatedDisk) -> CheckpointNote:
     note = checkpoints.load(disk, "/store/checkpoint").note
     assert note is not None
     return note
@@ -68,8 +68,7 @@ def test_a_stop_during_a_checkpoint_leaves_nothing_unsynced():
         store = await started(disk, workers)
         busy = asyncio.ensure_future(workers.run(lambda: None))
         await asyncio.sleep(0)
-        periodic = asyncio.create_task(store.upkeep.take_checkpoint())
-        store._tasks.add(periodic)
+        periodic = store._tasks.start(store.upkeep.take_checkpoint())
         await under_way(workers, periodic)
         await store.close()
         await busy
@@ -92,7 +91,7 @@ def test_a_checkpoint_that_is_cancelled_before_its_turn_gives_back_what_it_took(
         asked.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asked
-        assert QUEUE_FILE in store.queues.to_sync
+        assert QUEUE_FILE in store.queues.files.to_sync
         await store.close()
         await busy
 
@@ -154,7 +153,7 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
         await asyncio.sleep(0.0001)
         store.log.append([draft(store.queues.queue("U", 0), b"000099", key="u")])
         await asyncio.gather(first, store.upkeep.take_checkpoint())
-        assert not store.queues.to_sync | store.queues.doubtful
+        assert not store.queues.files.to_sync | store.queues.files.doubtful
         assert note_on_disk(disk).complete == store.log.end
 
     for seed in SEEDS:
@@ -170,9 +169,9 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
 async def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state, path):
     store = await started(new_disk())
     await store.upkeep.take_checkpoint()
-    getattr(store.queues, state).add(path)
+    getattr(store.queues.files, state).add(path)
     await store.upkeep.take_checkpoint()
-    assert not getattr(store.queues, state)
+    assert not getattr(store.queues.files, state)
     await store.close()
 
 
@@ -182,7 +181,7 @@ def test_after_the_stop_nobody_takes_a_checkpoint():
         late = asyncio.create_task(store.upkeep.take_checkpoint())
         await store.close()
         await late
-        store.queues.to_sync.add(QUEUE_FILE)
+        store.queues.files.to_sync.add(QUEUE_FILE)
         before = disk.operations
         await store.upkeep.take_checkpoint()
         assert disk.operations == before

@@ -356,7 +356,7 @@ async def test_closing_on_a_dead_disk_leaves_abort_for_the_next_start():
 
 
 def test_no_room_for_queue_files_stops_writing_until_there_is(monkeypatch):
-    monkeypatch.setattr(upkeep, "LEAST_WAITING", 1)
+    monkeypatch.setattr(upkeep, "MIN_WRITE_BYTES", 1)
 
     async def main() -> None:
         bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 16, index_enabled=False)

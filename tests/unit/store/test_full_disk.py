@@ -13,7 +13,7 @@ from turbopump.store import checkpoint as checkpoints
 from turbopump.store import queues
 from turbopump.store import store as stores
 from turbopump.store.consume_queue import UNIT
-from turbopump.store.dispatch import MAX_BACKLOG, MOST_AT_ONCE
+from turbopump.store.dispatch import MAX_BACKLOG, MAX_KEYS_PER_APPEND
 from turbopump.store.errors import UnusableStore
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
@@ -148,7 +148,7 @@ def test_queues_that_a_full_disk_left_half_made_are_made_anew_by_the_next_start(
     run_virtual(store.close())
     disk.remove_tree("/store/consumequeue")
     if end == "no room":
-        monkeypatch.setattr(queues, "MOST_WAITING", 500)
+        monkeypatch.setattr(queues, "MAX_WAITING_BYTES", 500)
     disk.capacity = disk._used_at_most = disk._used() + 6000
     if end == "no room":
         with pytest.raises(UnusableStore, match="no room"):
@@ -181,14 +181,14 @@ def test_a_store_with_many_keys_waiting_takes_messages_at_once():
     store = open_store(SimulatedDisk(random.Random(1), HandClock()))
     fill(store, 3)
     waiting = store._appender.keys
-    waiting.extend([waiting[-1]] * (MAX_BACKLOG + 2 * MOST_AT_ONCE - len(waiting)))
+    waiting.extend([waiting[-1]] * (MAX_BACKLOG + 2 * MAX_KEYS_PER_APPEND - len(waiting)))
     store._dispatcher.keys_waiting()
-    assert len(waiting) == MAX_BACKLOG + MOST_AT_ONCE
+    assert len(waiting) == MAX_BACKLOG + MAX_KEYS_PER_APPEND
 
 
 @pytest.mark.parametrize(("most", "is_enough"), [(20 * UNIT, True), (20 * UNIT - 1, False)])
 def test_entries_that_recovery_keeps_in_memory_have_a_bound(most, is_enough, monkeypatch):
-    monkeypatch.setattr(queues, "MOST_WAITING", most)
+    monkeypatch.setattr(queues, "MAX_WAITING_BYTES", most)
     with contextlib.nullcontext() if is_enough else pytest.raises(UnusableStore, match="Free some space"):
         open_store(full_disk(end="killed"), commit_log_file_size=SIZE)
 

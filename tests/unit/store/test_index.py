@@ -13,7 +13,7 @@ from turbopump.protocol.sysflag import ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.index import Entry, Index
 from turbopump.store.index_file import HEADER, ITEM, SLOT, STEPS_PER_SLICE, file_size
-from turbopump.store.turns import finish
+from turbopump.store.slices import run_to_end
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.simulated_files import Survival
 
@@ -36,7 +36,7 @@ def entries(count: int, keys: int = 1) -> list[Entry]:
 
 
 def offsets(index: Index, key_hash: int, max_count: int = 1000) -> list[int]:
-    return finish(index.query(key_hash, *EVER, max_count))
+    return run_to_end(index.query(key_hash, *EVER, max_count))
 
 
 def expected(put: list[Entry], key_hash: int) -> list[int]:
@@ -144,11 +144,11 @@ def test_a_query_returns_the_newest_in_log_order_within_its_times() -> None:
     index = opened(disk, items=100)
     index.put_many([(n * 100, START + n * 1000, 5) for n in range(40)])
     assert offsets(index, 5, 3) == [3700, 3800, 3900]
-    assert finish(index.query(5, START + 10_000, START + 12_000, 9)) == [1000, 1100, 1200]
-    assert finish(index.query(5, START + 10_000, START + 30_000, 2)) == [2900, 3000]
-    assert finish(index.query(5, START + 40_000, *EVER[1:], 9)) == []
-    assert finish(index.query(5, 0, START - 1, 9)) == []
-    assert finish(index.query(5 + SLOTS, *EVER, 9)) == []
+    assert run_to_end(index.query(5, START + 10_000, START + 12_000, 9)) == [1000, 1100, 1200]
+    assert run_to_end(index.query(5, START + 10_000, START + 30_000, 2)) == [2900, 3000]
+    assert run_to_end(index.query(5, START + 40_000, *EVER[1:], 9)) == []
+    assert run_to_end(index.query(5, 0, START - 1, 9)) == []
+    assert run_to_end(index.query(5 + SLOTS, *EVER, 9)) == []
 
 
 def test_an_offset_is_found_once_however_often_it_was_put() -> None:
@@ -360,7 +360,7 @@ def test_a_new_file_of_full_size_takes_no_space_for_items_it_does_not_have(tmp_p
     (file,) = tmp_path.iterdir()
     assert file.stat().st_size == 420_000_040
     assert file.stat().st_blocks * 512 < 30_000_000
-    assert finish(index.query(1, *EVER, 1)) == [0]
+    assert run_to_end(index.query(1, *EVER, 1)) == [0]
 
 
 def test_a_long_search_lets_others_have_their_turn_and_survives_that_its_file_goes() -> None:
@@ -372,7 +372,7 @@ def test_a_long_search_lets_others_have_their_turn_and_survives_that_its_file_go
     interrupted = index.query(0, *EVER, 9)
     next(interrupted)
     index.close()
-    assert finish(interrupted) == []
+    assert run_to_end(interrupted) == []
 
 
 def test_the_layout_of_an_index_file_is_forty_bytes_slots_and_items() -> None:

@@ -99,7 +99,7 @@ def test_a_message_is_in_every_light_queue_that_it_names() -> None:
     fill_lights(store, 20)
     assert light_bodies(store, "%LMQ%every") == list(range(20))
     assert light_bodies(store, "%LMQ%odd") == list(range(1, 20, 2))
-    assert [number.queue.topic for number in store.queues.puts()] == ["T"]  # counted once
+    assert [number.queue.topic for number in store.queues.take_counts()] == ["T"]  # counted once
 
 
 def test_messages_of_one_append_get_offsets_one_after_the_other() -> None:
@@ -188,7 +188,7 @@ def test_batches_count_their_messages_and_are_found_at_every_offset() -> None:
         14: 14,
     }
     assert store.reader.get(queue, 0, 3).count == 3
-    assert [(one.messages, one.queue.topic) for one in store.queues.puts()] == [(15, "B")]
+    assert [(one.messages, one.queue.topic) for one in store.queues.take_counts()] == [(15, "B")]
 
 
 def test_batches_by_time() -> None:

@@ -53,7 +53,7 @@ def test_only_so_many_descriptors_are_open():
     for number in range(40):
         fill(store, 1, topic=f"T{number}")
     store.queues.write_out(100)
-    assert len(store.queues._open) <= 5
+    assert len(store.queues.files._open) <= 5
     check(store)
 
 
@@ -64,9 +64,9 @@ def test_ten_thousand_queues_cost_nothing_while_they_are_idle(tmp_path):
         fill(store, 1, topic=f"T{number}", queues=1)
     asyncio.run(store.close())
     again = Store.open(config, SystemDisk(), HandClock(), Workers())
-    assert again.queues.count == 300
+    assert again.queues.files.count == 300
     assert again.queues.opened() == []
-    assert len(again.queues._open) == 0
+    assert len(again.queues.files._open) == 0
     assert again.queues.queue("T17", 0).max_offset == 1
 
 
@@ -131,12 +131,12 @@ def test_what_queues_got_is_told_once():
     fill(store, 3)
     store.queues.write_out(1)  # the entries of one are on disk, those of the other wait
     fill(store, 1, topic="U", queues=1)
-    told = {(puts.queue.topic, puts.queue.queue_id): puts.messages for puts in store.queues.puts()}
+    told = {(puts.queue.topic, puts.queue.queue_id): puts.messages for puts in store.queues.take_counts()}
     assert told == {("T", 0): 2, ("T", 1): 1, ("U", 0): 1}
     assert (store.log.appended_messages, store.log.appended_bytes) == (4, store.log.end)
-    assert store.queues.puts() == []
+    assert store.queues.take_counts() == []
     fill(store, 2, queues=1, start=3)
-    [puts] = store.queues.puts()
+    [puts] = store.queues.take_counts()
     assert (puts.messages, puts.size) == (2, sum(puts.queue.entry(at)[1] for at in (2, 3)))
 
 
@@ -144,8 +144,8 @@ def test_what_recovery_finds_and_what_is_deleted_is_not_new():
     disk = new_disk()
     fill(open_store(disk), 3)
     store = open_store(disk.crash())
-    assert (store.queues.puts(), store.log.appended_messages) == ([], 0)
+    assert (store.queues.take_counts(), store.log.appended_messages) == ([], 0)
     fill(store, 1, start=4)
     store.queues.write_out(9)
     store.queues.delete_topic("T")
-    assert store.queues.puts() == []
+    assert store.queues.take_counts() == []

@@ -9,7 +9,7 @@ from tests.unit.store.kit import HandClock
 from turbopump.runtime.disk import Usage
 from turbopump.store.commit_log import LogFile
 from turbopump.store.config import StoreConfig
-from turbopump.store.retention import Decision, Retention, decide, hours, used_percent
+from turbopump.store.retention import Retention, RetentionDecision, decide, hours, used_percent
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock
 
@@ -26,7 +26,7 @@ def files(*ages_h: float) -> list[LogFile]:
 
 def decided(
     ages_h: Sequence[float], used: int = 10, hour: int = 4, asked: bool = False, config: StoreConfig = CONFIG
-) -> Decision:
+) -> RetentionDecision:
     return decide(files(*ages_h), NOW, hour, [Usage(100, 100 - used), Usage(100, 99)], config, asked)
 
 

@@ -17,7 +17,7 @@ from turbopump.store.consume_queue import ENTRY
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
 from turbopump.store.store import Store
-from turbopump.store.tools import Progress, Report, dump, rebuild, run, verify
+from turbopump.store.tools import Progress, VerifyReport, dump, rebuild, run, verify
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.simulated_files import Survival
 
@@ -49,7 +49,7 @@ def store(copied: Callable[[str], Path]) -> Path:
     return directory
 
 
-def report(directory: Path) -> Report:
+def report(directory: Path) -> VerifyReport:
     return run(verify(str(directory)))
 
 

@@ -11,12 +11,12 @@ from tests.unit.store.kit import apache_store
 from turbopump.store import timer_check
 from turbopump.store.timer_log import UNIT, UNIT_SIZE
 from turbopump.store.timer_wheel import SLOT, SLOTS
-from turbopump.store.tools import Report, rebuild, run, verify
+from turbopump.store.tools import VerifyReport, rebuild, run, verify
 
 NAMES = ["5.5.0-timers-clean", "5.5.0-timers-kill9"]
 
 
-def report(store: Path) -> Report:
+def report(store: Path) -> VerifyReport:
     return run(verify(str(store)))
 
 

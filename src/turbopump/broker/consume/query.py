@@ -20,8 +20,8 @@ from turbopump.protocol.headers.offsets import (
 from turbopump.protocol.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.slices import run_in_slices
 from turbopump.store.times import Boundary
-from turbopump.store.turns import take_turns
 
 BY_TAG = "T"
 NOTHING = "can not find message, maybe time range not correct"
@@ -55,8 +55,8 @@ class QueryHandler:
             raise SystemFailure(f"maxNum cannot be {header.maxNum}")
         count = self._store.queries.default_count if header.unique_key_query else header.maxNum
         begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
-        found = await take_turns(
-            self._store.queries.query_in_turns(header.topic, header.key, begin_ms, end_ms, count)
+        found = await run_in_slices(
+            self._store.queries.query_in_slices(header.topic, header.key, begin_ms, end_ms, count)
         )
         if not found.records:
             return _not_found()

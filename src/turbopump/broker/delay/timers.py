@@ -40,7 +40,7 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store import timer_check
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
-from turbopump.store.timer_check import Note, TimerCheck
+from turbopump.store.timer_check import TimerCheck, TimerCheckNote
 from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot, TimerWheel
 from turbopump.store.times import store_time
@@ -558,7 +558,7 @@ class TimedMessages:
         copies_from = self._copies_from
         if self._moving.places:
             copies_from = min(copies_from, self._moving.copies_from)
-        note = Note(copies_from, self._timers_from, self._precision_ms)
+        note = TimerCheckNote(copies_from, self._timers_from, self._precision_ms)
         now_ms = self._clock.now_ms()
         return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
 

@@ -32,7 +32,7 @@ from turbopump.remoting.router import AnsweredRequest
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
-from turbopump.store.queues import Puts
+from turbopump.store.queues import QueueCounts
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class RequestFigures:
             _one("turbopump_put_failures_total", "Messages refused", self._traffic.put_failures, "counter"),
         ]
 
-    def stored(self, puts: Puts) -> None:
+    def stored(self, puts: QueueCounts) -> None:
         if not is_retry_or_dlq(puts.queue.topic):
             self._pending.append((puts.queue, puts.queue.counted - puts.messages, puts.messages))
 

@@ -26,7 +26,7 @@ from turbopump.broker.metrics.traffic import Gets, Traffic
 from turbopump.broker.storage import Storage
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.queues import Puts
+from turbopump.store.queues import QueueCounts
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
@@ -143,7 +143,7 @@ class Statistics:
         self._table: defaultdict[str, dict[str, Item]] = defaultdict(dict)
         self._reached: dict[tuple[int, str, str], tuple[ConsumeQueue, int]] = {}
         self.dead_letters: Counter[tuple[str, str]] = Counter()  # group and topic -> how many
-        self.on_puts: Callable[[Puts], None] | None = None
+        self.on_puts: Callable[[QueueCounts], None] | None = None
         self.on_topic_gone: Callable[[str], None] | None = None
         self._changed: list[list[Item]] = [[] for _ in WINDOWS]
         self._walk = asyncio.Lock()
@@ -244,7 +244,7 @@ class Statistics:
 
     async def _fold(self) -> None:
         traffic = self._traffic
-        for count, puts in enumerate(self._store.queues.puts(), 1):
+        for count, puts in enumerate(self._store.queues.take_counts(), 1):
             queue, messages, size = puts
             times = messages - traffic.together.pop(queue, 0)
             self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))

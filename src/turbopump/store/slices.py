@@ -7,8 +7,8 @@ from typing import TypeVar
 R = TypeVar("R")
 
 
-def finish(work: Generator[object, None, R]) -> R:
-    """All slices at once."""
+def run_to_end(work: Generator[object, None, R]) -> R:
+    """Runs all slices without a pause and returns the result."""
     while True:
         try:
             next(work)
@@ -17,8 +17,8 @@ def finish(work: Generator[object, None, R]) -> R:
             return result
 
 
-async def take_turns(work: Generator[object, None, R]) -> R:
-    """Between two slices whatever else waits on the loop has its turn."""
+async def run_in_slices(work: Generator[object, None, R]) -> R:
+    """Runs the slices and returns the result; whatever else waits on the loop runs between two slices."""
     while True:
         try:
             next(work)
