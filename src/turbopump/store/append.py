@@ -1,12 +1,12 @@
-"""Appending: messages become records in the log and entries in their queues, many in one pass.
+"""Appends messages: writes their records to the log and their entries to the queues, many in one pass.
 
 In: drafts. Out: where each of them is. The loop in `Appender._write` is the hottest of the server, about 2 us
-for a message of 1 KiB, of which the checksum takes a third (`benchmarks/micro.py`); what is rare (IPv6,
-transactions, delayed messages, long topics) takes `_unusual`. Nothing here waits, and nothing is written when
-anything is refused.
+for a message of 1 KiB, of which the checksum takes a third (`benchmarks/micro.py`); rare messages (IPv6,
+transactions, delayed messages, long topics) go through `_write_unusual`. Nothing here waits, and nothing is
+written when anything is refused.
 
     ASYNC_FLUSH             an entry is in its queue when `append` returns
-    SYNC_FLUSH, pool        entries wait in `deferred` until the log is synced, or committed, so far
+    SYNC_FLUSH, pool        entries wait in `deferred` until their part of the log is synced, or committed
 """
 
 import struct
@@ -36,16 +36,16 @@ from turbopump.store.flags import Flags, Reason
 
 IPV4_HOST = 8
 IPV6_HOST = 20
-HOSTS_V6 = 24  # what two IPv6 hosts add to a record
+HOSTS_V6 = 24  # bytes that two IPv6 hosts add to a record
 RETRY_ROOM_S = 1.0
-LIGHT = 1 << 40  # not a bit of a record: the draft is also for light queues
-RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH | LIGHT  # bits of the sys flag that need `_unusual`
+LIGHT = 1 << 40  # only in drafts, not stored: the message is also for light queues
+RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH | LIGHT  # bits of the sys flag that need `_write_unusual`
 
 Appended = tuple[int, int, int]
 """Log offset, queue offset, size of the record."""
 
 Keys = tuple[ConsumeQueue, int, int, str, str]
-"""What the index gets of a message: queue, log offset, store time, unique key, keys separated by spaces."""
+"""Keys of a message for the index: queue, log offset, store time, unique key, keys separated by spaces."""
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -63,25 +63,29 @@ class Draft(msgspec.Struct, gc=False):
     keys: str = ""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    store_host: bytes | None = None  # of a message that was stored before, as a delayed one
-    delay_ms: int = -1  # delayed: the entry carries the time of delivery in place of a tag code
-    count: int = 1  # messages in it: more than one in an inner batch
+    store_host: bytes | None = None  # of a message that was stored before, e.g. a delayed one
+    delay_ms: int = -1  # delayed: the entry carries the delivery time instead of a tag code
+    count: int = 1  # messages in the record: more than one in an inner batch
     lights: tuple[tuple[ConsumeQueue, int], ...] = ()  # further queues and offsets: see `light_queues.py`
 
 
 Deferred = tuple[ConsumeQueue, int, int, int, int, bool, Keys | None, int]
-"""A message that waits until it may be seen: queue, queue offset, log offset, size, tag code, whether it gets
-an entry, what the index gets.
+"""A message that readers may not see yet: queue, queue offset, log offset, size, tag code, whether it gets an
+entry, its keys for the index, store time.
 """
 
 
 class WritableQueues(Protocol):
+    """The consume queues, as far as appending needs them."""
+
     dirty: dict[ConsumeQueue, None]
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
 
 
 class Appender:
+    """Writes records to the commit log and entries to the consume queues."""
+
     def __init__(
         self,
         log: CommitLog,
@@ -91,14 +95,13 @@ class Appender:
         max_message_size: int,
         immediate: bool,
     ) -> None:
-        self.store_host = bytes(
-            (127, 0, 0, 1, 0, 0, 0x2A, 0x9F)
-        )  # 127.0.0.1:10911, until the broker knows better
-        self.keys: list[Keys] = []  # what the index has yet to get
+        # 127.0.0.1:10911, until the broker sets its address.
+        self.store_host = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
+        self.keys: list[Keys] = []  # not in the index yet
         self.deferred: deque[Deferred] = deque()
         self.last_record = -1
         self.last_timestamp = 0
-        self.messages = 0  # appended since the start, whoever wrote them
+        self.messages = 0  # appended since the start, by the compiled twins too
         self.bytes = 0
         self._log = log
         self._flags = flags
@@ -107,24 +110,26 @@ class Appender:
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
         self._max_message_size = max_message_size
-        self._never_illegal = min(max_message_size, MAX_BYTES)  # no record of this size breaks a rule
+        self._always_legal = min(max_message_size, MAX_BYTES)  # a record up to this size breaks no rule
         self._immediate = immediate
         self._retry_room_at = 0.0
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-        """`together`: in one file, as the messages of one batch are."""
+        """Appends all messages, or raises Refused. `together`: in one file, as those of one batch are."""
         if self._flags.blocked:
             self._refuse()
-        if len(drafts) == 1:  # half of all calls when nobody sends many at once: spared 0.6 us
+        # A single draft, half of all calls when clients send one by one, saves 0.6 us this way.
+        if len(drafts) == 1:
             [draft] = drafts
             total = largest = draft.queue.fixed_size + len(draft.body) + len(draft.properties)
             sizes = [total]
         else:
             sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
             total, largest = sum(sizes), max(sizes)
-        if largest > self._never_illegal:
+        if largest > self._always_legal:
             self._check(drafts)
         log = self._log
+        # `sizes` count IPv4 hosts; with this much space the rare IPv6 hosts fit as well.
         end = log.position + total + HOSTS_V6 * len(sizes)
         if end > log.limit:
             return self._across_files(drafts, together)
@@ -133,9 +138,11 @@ class Appender:
         return self._write(drafts, sizes)
 
     def _write(self, drafts: Sequence[Draft], sizes: list[int]) -> list[Appended]:
-        """There is room for all of them in the current file."""
+        """Writes records that all fit into the current file. `sizes` are those with IPv4 hosts."""
+        # Everything the loop needs is a local: attributes are looked up once per call, not per message.
         log = self._log
         base, position, buffer, store_host = log.base, log.position, log.buffer, self.store_host
+        # -1 equals no length: with an IPv6 store host every message is unusual.
         usual_host = IPV4_HOST if len(store_host) == IPV4_HOST else -1
         join, pack_head, pack_short, pack_entry = b"".join, PACK_HEAD, I16.pack, ENTRY.pack
         immediate, dirty, add_keys, defer = (
@@ -160,8 +167,9 @@ class Appender:
                     or len(host) != usual_host
                     or not queue.is_plain
                 ):
+                    # The other method works on `log.position`, this loop on a local copy of it.
                     log.position = position
-                    add(self._unusual(draft, now))
+                    add(self._write_unusual(draft, now))
                     position = log.position
                     continue
                 body = draft.body
@@ -188,6 +196,7 @@ class Appender:
                 keys = (queue, physical, now, draft.unique_key, draft.keys)
                 if immediate:
                     tail = queue.tail
+                    # Only the first waiting entry has to announce its queue.
                     if not tail:
                         dirty[queue] = None
                     tail += pack_entry(physical, size, draft.tags_code)
@@ -197,9 +206,10 @@ class Appender:
                     defer((queue, queue_offset, physical, size, draft.tags_code, True, keys, now))
                 add((physical, queue_offset, size))
         except struct.error as error:
-            # A number that does not fit its field. What was written before it stays, whole and in its queue.
+            # A number does not fit its field. The records before this one stay, whole and in their queues.
             raise MessageIllegal(f"the message is illegal: {error}") from None
         finally:
+            # Also after an exception: records that are written must count.
             log.position = position
             if appended:
                 self.last_record, self.last_timestamp = appended[-1][0], now
@@ -207,10 +217,11 @@ class Appender:
                 self.bytes += position - began
         return appended
 
-    def _unusual(self, draft: Draft, now: int) -> Appended:
-        """The same for any message: IPv6 hosts, long topics, transactions, delayed messages."""
+    def _write_unusual(self, draft: Draft, now: int) -> Appended:
+        """Writes a record of any kind: IPv6 hosts, long topics, transactions, delayed messages."""
         log, queue = self._log, draft.queue
         if queue.is_deleted:
+            # The topic was deleted, and perhaps made again, after the draft was made.
             queue = self._current(queue.topic, queue.queue_id)
         store_host = draft.store_host or self.store_host
         hosts = _hosts(draft.born_host, store_host)
@@ -249,23 +260,24 @@ class Appender:
         return physical, queue_offset, size
 
     def reveal(self, entry: Deferred) -> None:
-        """Puts a message where readers find it."""
+        """Makes a message visible to readers: adds its entry and hands its keys to the index."""
         queue, queue_offset, physical, size, tags_code, in_queue, keys, _ = entry
         if in_queue:
             queue.put(queue_offset, physical, size, tags_code)
         if keys is not None:
             self.keys.append(keys)
 
-    # rare ways
+    # rare cases
 
     def _across_files(self, drafts: Sequence[Draft], together: bool) -> list[Appended]:
-        """The current file has no room for all of them, or is not there yet."""
+        """Appends records that do not fit into the current file, or while there is no file yet."""
         log = self._log
         sizes = [self._size(draft) for draft in drafts]
         groups = [len(sizes)] if together else [1] * len(sizes)
         if max(sum(sizes) if together else max(sizes), 0) > log.largest_record:
             raise MessageIllegal(f"the message is larger than a commit log file ({log.file_size} bytes)")
-        self._make_room(sizes, together)
+        # All files are made before the first record is written: afterwards nothing can fail.
+        self._make_files(sizes, together)
         appended: list[Appended] = []
         at = 0
         for count in groups:
@@ -277,7 +289,7 @@ class Appender:
             self._flags.set(Reason.POOL_EMPTY)
         return appended
 
-    def _make_room(self, sizes: list[int], together: bool) -> None:
+    def _make_files(self, sizes: list[int], together: bool) -> None:
         try:
             self._log.reserve(sizes, together)
         except OSError as error:
@@ -286,7 +298,7 @@ class Appender:
             raise self._flags.refusal() from None
 
     def _refuse(self) -> None:
-        """Raises the reason; but once a second it is tried whether there is room for another file again."""
+        """Raises the reason why nothing can be written. A full disk is tried again once a second."""
         if self._flags.first is not Reason.NO_ROOM or self._monotonic() < self._retry_room_at:
             raise self._flags.refusal()
         self._flags.clear(Reason.NO_ROOM)

@@ -1,7 +1,7 @@
 """Batch consume queues: those of topics with `queue.type=BatchCQ`, whose records may hold several messages.
 
-Offsets count messages, entries count records, so an entry says which offsets it covers. Files are appended to
-from position 0 on, whatever offset the first entry has. All else is as in `consume_queue.py`.
+Offsets count messages, entries count records, so an entry names the offsets that it covers. Files are
+appended to from position 0 on, whatever offset the first entry has. All else is as in `consume_queue.py`.
 
     entry   i64 log offset | i32 record size | i64 tag code | i64 store time |
             i64 first offset | i16 messages | i32 -1 | i32 0: 46 bytes
@@ -23,6 +23,8 @@ Covered = tuple[int, int, int, int, int]
 
 
 class BatchQueue(ConsumeQueue):
+    """A consume queue whose entries stand for records with several messages."""
+
     layout = BATCH
     unit = BATCH_UNIT
     is_batch = True
@@ -39,22 +41,22 @@ class BatchQueue(ConsumeQueue):
         return self._max
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """Of the record that holds the message."""
+        """Returns log offset, size and tag code of the record that holds the message; None: there is none."""
         found = self._entry(self._number(offset))
         if found is None or not found[FIRST_OFFSET] <= offset < found[FIRST_OFFSET] + found[MESSAGES]:
             return None
         return found[0], found[1], found[2]
 
     def units(self, offset: int, count: int) -> bytes:
-        """As those of other queues; the first is of the record that holds `offset`, or of the next."""
+        """Returns entries in the form of other queues, from the record with `offset` on, or the next one."""
         return b"".join(ENTRY.pack(*entry[:3]) for entry in self.covered(offset, count))
 
     def covered(self, offset: int, count: int) -> Iterator[Covered]:
-        """Up to `count` records, from the one that holds `offset` on, all of them in one file."""
+        """Yields up to `count` records, from the one that holds `offset` on, all of them in one file."""
         number = max(self._number(offset), self._base, 0)
         entry = self._entry(number)
         if entry is not None and entry[FIRST_OFFSET] + entry[MESSAGES] <= offset:
-            number += 1  # what was between them is in no log
+            number += 1  # the messages between the two records are in no log
         found = super().units(number, count)
         for physical, size, tags_code, _, first, messages, _, _ in BATCH.iter_unpack(found):
             if first + messages > offset:
@@ -66,7 +68,7 @@ class BatchQueue(ConsumeQueue):
         return offset
 
     def first_at_or_after(self, physical: int) -> int:
-        """Within the queue even where the entry is damaged."""
+        """Returns the first message at this log offset or behind it; a damaged entry cannot lead outside."""
         found = self._entry(self._first(physical))
         return self._max if found is None else min(max(found[FIRST_OFFSET], 0), self._max)
 
@@ -105,7 +107,7 @@ class BatchQueue(ConsumeQueue):
         super()._set_end()
 
     def _number(self, offset: int) -> int:
-        """Of the last entry whose first offset is not beyond this one; -1 when all are."""
+        """Returns the number of the last entry that begins at this offset or before; -1: none does."""
         return bisect_right(_FirstOffsets(self), offset, max(self._base, 0), self._end) - 1
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
@@ -115,7 +117,7 @@ class BatchQueue(ConsumeQueue):
 
 
 class _FirstOffsets:
-    """For bisection."""
+    """The first offsets of a queue's entries, for bisection."""
 
     def __init__(self, queue: BatchQueue) -> None:
         self._queue = queue

@@ -5,10 +5,9 @@
     16  store time of the last record in the index       rest zero, to Apache
     24  master's flushed offset (slaves)
 
-Apache's recovery starts at the beginning of a file that these times allow. Ours can start at a record: behind
-the fields we keep a note, ignored by Apache, with the offset below which log, queues and index are complete.
-It is sealed with a checksum over the fields too, so that it counts only as long as nobody else has written
-the checkpoint since.
+Apache's recovery starts at the beginning of a file that these times allow. Ours can start at a record: after
+the fields there is a note, ignored by Apache, with the offset below which log, queues and index are complete.
+Its checksum covers the fields too, so that it is valid only until another program writes the checkpoint.
 
     256 "TURBOPMP" | i64 complete below | i64 last record below | i64 index end | i32 queues | u32 checksum
 """
@@ -30,7 +29,7 @@ MARK = b"TURBOPMP"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNote:
-    """What we know when we wrote the checkpoint ourselves."""
+    """The part of a checkpoint that only this implementation writes."""
 
     complete: int  # log, queues and index have everything below this offset, on the medium
     last_record: int  # the record that ends there
@@ -40,6 +39,8 @@ class CheckpointNote:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
+    """The contents of the file `checkpoint`."""
+
     log_timestamp: int = 0
     queue_timestamp: int = 0
     index_timestamp: int = 0
@@ -50,7 +51,7 @@ class Checkpoint:
 
 
 def load(disk: Disk, path: str) -> Checkpoint:
-    """A missing, short or empty file says nothing: everything is read again."""
+    """Reads the checkpoint. A missing or short file counts as empty: everything is read again."""
     data = disk.read(path) if disk.exists(path) else b""
     if len(data) < FIELDS.size:
         return Checkpoint()
@@ -76,7 +77,7 @@ def pack(checkpoint: Checkpoint) -> bytes:
 
 
 def save(disk: Disk, path: str, checkpoint: Checkpoint) -> None:
-    """Writes over the old one, which stays valid where the new one is not there yet, and syncs."""
+    """Writes and syncs the checkpoint in place: after a crash either the old or the new one is valid."""
     is_new = not disk.exists(path)
     file = disk.open_plain(path, create=True, size=SIZE)
     try:

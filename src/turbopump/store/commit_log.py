@@ -1,12 +1,12 @@
 """The commit log: one long sequence of records, cut into files of equal size.
 
-In: bytes that are records already, at positions that `append.py` chose. Out: the same bytes by offset. A
-record never crosses a file's end: what is left there is marked by a blank record (length, magic) of at least
-8 bytes.
+In: records as bytes, at positions that `append.py` chose. Out: the same bytes by offset. A record never
+crosses the end of a file: the rest of the file is marked by a blank record (length, magic) of at least 8
+bytes.
 
     offset                 start of file + position in it
     end                    where the next record goes
-    committed, synced      what readers may see (transient pool) and what is on the medium
+    committed, synced      ends of what readers may see (transient pool) and of what is on the medium
 """
 
 import errno
@@ -25,16 +25,18 @@ from turbopump.store.segment import LogFiles, touch
 BLANK_HEAD = struct.Struct(">ii")
 BLANK_SIZE = 8
 MAGICS = tuple(struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2))
-MAGIC_SIZE = MAGIC_AT = 4  # behind the record's size
+MAGIC_SIZE = MAGIC_AT = 4  # after the record's size
 COPY_SLICE = 1 << 20
 PAGE = mmap.PAGESIZE
 TOUCH_AHEAD = 1 << 17  # 32 pages, about 0.1 ms
 ZEROS = bytes(COPY_SLICE)
-AHEAD_RATIO = 0.5  # the next file is made when so much of the current one is used
+AHEAD_RATIO = 0.5  # part of the current file that is used when the next file is made
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
+    """One file of the log: its offsets [start, end), its path and when it was last written."""
+
     start: int
     end: int
     path: str
@@ -42,13 +44,15 @@ class LogFile:
 
 
 class Syncable(Protocol):
+    """A file or a directory that can be brought to the medium."""
+
     def sync(self) -> None:
-        """Blocks until it is on the medium; raises OSError when it is not."""
+        """Blocks until the contents are on the medium; raises OSError when that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The names in a directory."""
+    """The names in a directory, to be synced."""
 
     disk: Disk
     path: str
@@ -58,7 +62,11 @@ class Directory:
 
 
 class CommitLog:
-    """The append loop works on `buffer`, `base`, `position` and `limit`, and keeps `position` current."""
+    """Files of records with one end that is written. Knows bytes and offsets, no queues.
+
+    The append loop, and its compiled twin, work on `buffer`, `base`, `position` and `limit`, and keep
+    `position` current.
+    """
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self.file_size = config.commit_log_file_size
@@ -67,13 +75,13 @@ class CommitLog:
         self.buffer: Buffer = bytearray()
         self.base = 0
         self.position = 0
-        self.limit = -1  # in the current file, records end here at the latest; -1: there is no file yet
-        self.touched = 0  # in the current file, pages before this position are present
+        self.limit = -1  # position in the current file where records end at the latest; -1: no file yet
+        self.touched = 0  # position in the current file below which pages are in memory
         self.synced = 0
         self._disk = disk
         self.uses_pool = config.uses_pool
         self._pool_size = config.transient_pool_size
-        self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of those not committed yet
+        self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of full buffers to commit
         self._committed = 0
 
     # reading
@@ -91,26 +99,26 @@ class CommitLog:
         return self._committed if self.uses_pool else self.base + self.position
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """None when that part is not there, not yet there, or would cross the end of a file."""
+        """Returns bytes of the log; None when they are not there or would cross the end of a file."""
         fits = size >= 0 and offset % self.file_size + size <= self.file_size
         if not fits or offset < self.min_offset or offset + size > self.committed:
             return None
         return self.slice(offset, offset + size)
 
     def slice(self, begin: int, end: int) -> bytes:
-        """A part of one file that is known to be there."""
+        """Returns a part of one file that is known to be there."""
         at = begin % self.file_size
         return bytes(self.files.mapped(begin - at).buffer[at : at + end - begin])
 
     def locate(self, offset: int) -> tuple[Buffer, int] | None:
-        """The buffer that holds this offset, and the position in it."""
+        """Returns the buffer that holds this offset, and the position in it; None when none does."""
         if not self.min_offset <= offset < self.committed:
             return None
         at = offset % self.file_size
         return self.files.mapped(offset - at).buffer, at
 
     def identify(self, offset: int) -> Record | None:
-        """The record there, even beyond the end as it is known."""
+        """Returns the record at an offset, even beyond the known end; None when there is none."""
         at = offset % self.file_size
         if not self.files.has(offset - at):
             return None
@@ -146,13 +154,13 @@ class CommitLog:
             position += size
 
     def roll(self) -> None:
-        """Closes the current file with a blank record and goes on to the next."""
+        """Ends the current file with a blank record and continues in the next one."""
         if self.limit >= 0:
             at = self.position
             BLANK_HEAD.pack_into(self.buffer, at, self.file_size - at, BLANK)
             if self.buffers_left:
                 self._full.append((self.base, self.buffer, at + BLANK_SIZE))
-            else:  # no pool, or an empty one in the middle of messages that are stored together
+            else:  # no pool, or the pool became empty among messages that are stored together
                 self.position = self.file_size
                 self.commit()
             self.base += self.file_size
@@ -160,20 +168,20 @@ class CommitLog:
         self._write_to(self.files.append_file(self.base))
 
     def wants_next(self, at_once: bool = False) -> int | None:
-        """The start of the file that should be made now, beside the loop."""
+        """Returns the start of the file that should be made now, in a worker thread; None: none."""
         start = self.base if self.limit < 0 else self.base + self.file_size
         if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO and not at_once:
             return None
         return None if self.files.is_ready(start) else start
 
     def touch(self, position: int) -> None:
-        """Makes the pages present that are about to be written, up to `position` and some more."""
+        """Brings the pages that are written next into memory, up to `position` and some more."""
         begin, end = self.touched, min(position + TOUCH_AHEAD, self.file_size)
         end = min(end + -end % PAGE, self.file_size)
         self.touched = end if touch(self.buffer, begin, end) else self.file_size
 
     def commit(self) -> None:
-        """Transient pool: hands what was appended to the files, where readers and the kernel see it."""
+        """Transient pool: copies what was appended to the files, where readers and the kernel see it."""
         if not self.uses_pool or self._committed >= self.end:
             return
         for base, buffer, end in (*self._full, (self.base, self.buffer, self.position)):
@@ -186,13 +194,13 @@ class CommitLog:
 
     @property
     def buffers_left(self) -> int:
-        """Transient pool: how many buffers nobody uses. Without a pool there are none."""
+        """Transient pool: number of unused buffers. 0 without a pool."""
         used = len(self._full) + (self.limit >= 0)
         return max(0, self._pool_size - used) if self.uses_pool else 0
 
     @property
     def is_pool_empty(self) -> bool:
-        """Whether buffers have to be committed before the log may go on to another file."""
+        """Whether buffers have to be committed before the log may continue in another file."""
         return bool(self._full) and not self.buffers_left
 
     def _write_to(self, mapped: MappedFile) -> None:
@@ -206,7 +214,7 @@ class CommitLog:
     # making durable
 
     def unsynced(self, until: int) -> list[Syncable]:
-        """What to sync so that everything below `until` is on the medium."""
+        """Returns what has to be synced to bring everything below `until` to the medium."""
         names: list[Syncable] = []
         if self.files.has_unsynced_names(until):
             names.append(Directory(self._disk, self.files.directory))
@@ -218,8 +226,9 @@ class CommitLog:
         self.files.pinned_from = self.synced - self.synced % self.file_size
 
     def dirty_again(self, until: int) -> None:
-        """Writes the unsynced bytes once more. After a failed sync the kernel may take the pages for clean,
-        and a later sync would succeed without having written them.
+        """Writes the unsynced bytes once more, after a failed sync.
+
+        The kernel may count the pages as clean then, and a later sync would succeed without writing them.
         """
         for mapped, begin, end in self._parts(self.synced, until):
             _write_again(mapped.buffer, begin, end)
@@ -241,17 +250,17 @@ class CommitLog:
     # shortening
 
     def cut(self, offset: int, aside: str) -> list[str]:
-        """Ends the log at `offset`, durably: what was behind it can never be taken for records again.
+        """Ends the log at `offset`, durably: bytes behind it can never be taken for records again.
 
-        Zeros are synced over the rest of the file before anything else is written there (Apache forgets only
-        in memory, so that a second crash brings the old tail back). Whole records in that rest, and later
-        files that hold data, are kept in `aside` and named in the result; empty files are removed.
+        Zeros are synced over the rest of the file before anything else is written there (Apache cuts only in
+        memory, so that a second crash brings the old tail back). Whole records in that rest, and later files
+        that hold data, are kept in `aside` and named in the result; empty files are removed.
         """
         kept = []
         while self.files.starts and self.files.starts[-1] >= max(offset, self.min_offset + 1):
             start = self.files.starts[-1]
             if start == offset and not self._holds_data(start):
-                break  # the file made ahead goes on in use
+                break  # a file made ahead stays in use
             if self._holds_data(start):
                 kept.append(self.files.set_aside(start, aside))
             else:
@@ -268,7 +277,7 @@ class CommitLog:
         return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
 
     def _used(self, start: int, position: int) -> int:
-        """Where, in a file, nothing but zeros follow; not before `position`, and to the next slice."""
+        """Returns where the zeros at the end of a file begin: at `position` or later, in whole slices."""
         buffer, used = self.files.mapped(start).buffer, position
         for at in range(position, self.file_size, COPY_SLICE):
             end = min(at + COPY_SLICE, self.file_size)
@@ -277,7 +286,7 @@ class CommitLog:
         return used
 
     def _has_record(self, start: int, begin: int, end: int) -> bool:
-        """Whether a whole record lies between: not where recovery stopped, but behind it."""
+        """Whether a whole record lies between `begin`, where recovery stopped, and `end`."""
         buffer = self.files.mapped(start).buffer
         for at in range(begin, end, COPY_SLICE):
             piece = bytes(buffer[at : min(at + COPY_SLICE + MAGIC_SIZE - 1, end)])
@@ -299,21 +308,22 @@ class CommitLog:
         for at in range(begin, end, COPY_SLICE):
             stop = min(at + COPY_SLICE, end)
             mapped.buffer[at:stop] = ZEROS[: stop - at]
-        mapped.sync()  # the zeros may also be those of a recovery that was killed before its sync
+        mapped.sync()  # also when nothing was written: a recovery may have been killed before its sync
 
     # old files
 
     def file_list(self) -> list[LogFile]:
-        """The files whose bytes are on the medium, and the one after them, which is not to be deleted."""
+        """Returns the files whose bytes are on the medium, and the next one, which must not be deleted."""
         paths = [(start, self.files.path(start)) for start in self.files.starts if start <= self.synced]
         size = self.file_size
         return [LogFile(start, start + size, path, self._disk.modified_ms(path)) for start, path in paths]
 
     def delete_first(self) -> None:
-        """Removes the oldest file; `files.removed_from` is to be synced before the next one goes. The last
-        one stays: it is being written.
+        """Removes the oldest file, never the last one, which is being written.
+
+        `files.removed_from` has to be synced before the next one is removed.
         """
-        assert len(self.files.starts) > 1, "the file in use cannot go"
+        assert len(self.files.starts) > 1, "the file in use cannot be deleted"
         start = self.files.starts[0]
         if start >= self.files.pinned_from:
             raise OSError(errno.EBUSY, "the file is not synced yet", self.files.path(start))

@@ -1,11 +1,11 @@
 """Consume queues: for each queue of a topic, where in the log its messages are.
 
-In: one entry per message, in order. Out: entries by queue offset, and the offsets between which there are
-any. New entries wait in memory and are written many at a time, so that an idle queue holds no descriptor and
-a busy one needs no map. What is lost with the process is made again from the log.
+In: one entry per message, in order. Out: entries by queue offset, and the first and last offset. New entries
+wait in memory and are written many at a time, so that an idle queue holds no descriptor and a busy one needs
+no map. Entries that are lost with the process are rebuilt from the log.
 
     entry   i64 log offset | i32 record size | i64 tag code: 20 bytes
-    file    named by its first byte's position in the queue, always of full size, zeros behind the last entry
+    file    named by its first byte's position in the queue, always of full size, zeros after the last entry
 
 A queue whose first message here has offset n > 0 begins inside a file: the entries before it are blank
 (0, 2^31-1, 0).
@@ -30,14 +30,14 @@ NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
 MAX_QUEUE_OFFSET = 1 << 40  # offset of a queue
-MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and the files that they would fill
+MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and files that they would fill
 
 Entry = tuple[int, ...]
 """At least log offset, record size, tag code."""
 
 FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
 MAX_TOPIC = 127
-MAX_RETRY_TOPIC = 255  # of %RETRY% topics alone, as in Apache 5.x; 4.9 reads no such record
+MAX_RETRY_TOPIC = 255  # only of %RETRY% topics, as in Apache 5.x; 4.9 cannot read such records
 
 
 class QueueContext(Protocol):
@@ -64,8 +64,10 @@ class QueueContext(Protocol):
 
 
 class ConsumeQueue:
-    """Opened when first asked for. `next_offset` is given to the next message appended; `max_offset` is what
-    readers see, which lags behind it while messages wait for their sync.
+    """One queue of a topic: the positions of its messages in the log.
+
+    `next_offset` is given to the next message that is appended; `max_offset` is the end that readers see,
+    which lags behind while messages wait for their sync.
     """
 
     layout = ENTRY
@@ -106,14 +108,12 @@ class ConsumeQueue:
         else:
             self.magic, self.topic_field = MAGIC_V2, struct.pack(">h", len(name)) + name
         self.fixed_size = FIXED_PART - 1 + len(self.topic_field)
-        self.topic_hash = java_hash(topic + "#")  # index keys go on from here
-        self.is_plain = (
-            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not context.extends
-        )  # takes the short way in `append.py`
+        self.topic_hash = java_hash(topic + "#")  # hashes of index keys are extended from it
+        # Plain queues are written by the short loop of `append.py`.
+        self.is_plain = self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not context.extends
         self.is_deleted = False
-        self.is_light = topic.startswith(
-            LIGHT_PREFIX
-        )  # its messages belong to other topics (`light_queues.py`)
+        # The messages of a light queue belong to other topics (`light_queues.py`).
+        self.is_light = topic.startswith(LIGHT_PREFIX)
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
         self._context = context
@@ -125,14 +125,13 @@ class ConsumeQueue:
         self._floor = 0
         self._load()
         self.next_offset = self.counted = self.known_from = self.max_offset
-        """Entries from `known_from` on were written by this process, so they are in memory, as a rule."""
-        if (
-            context.extends and not self.is_batch and not self.is_light
-        ):  # here, since an append that has begun must not meet the disk
+        """Entries from `known_from` on were written by this process, so they are usually in memory."""
+        # Opened here, because an append that has begun must not wait for the disk.
+        if context.extends and not self.is_batch and not self.is_light:
             self._extension.open(self._last_address)
         self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.take_counts`
 
-    # what there is
+    # extent
 
     @property
     def max_offset(self) -> int:
@@ -140,12 +139,12 @@ class ConsumeQueue:
 
     @property
     def _end(self) -> int:
-        """How many entries there were: the number of the next."""
+        """The number of the next entry."""
         return self._written + len(self.tail) // self.unit
 
     @property
     def min_offset(self) -> int:
-        """The first entry whose message is still in the log; `max_offset` when none is."""
+        """Offset of the first message that is still in the log; `max_offset` when there is none."""
         log_min = self._context.log_min()
         if self._floor_for != log_min:
             self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
@@ -153,8 +152,10 @@ class ConsumeQueue:
 
     @property
     def max_gap(self) -> int:
-        """Entries that may be missing: a record that says more has a damaged number. An empty queue begins
-        anywhere, as nothing has to be filled: those before may have left the log long ago.
+        """Number of missing entries that is plausible: a record further ahead has a damaged queue offset.
+
+        An empty queue may begin anywhere, since no gap has to be filled: earlier messages may have left the
+        log.
         """
         if self._base < 0 and not self.tail:
             return MAX_QUEUE_OFFSET
@@ -162,11 +163,11 @@ class ConsumeQueue:
 
     @property
     def is_empty(self) -> bool:
-        """No message of it is left in the log, and none waits to be seen."""
+        """Whether no message of the queue is left in the log, and none waits to become visible."""
         return self.min_offset >= self.next_offset
 
     def units(self, offset: int, count: int) -> bytes:
-        """Up to `count` entries from `offset` on, none beyond the end of the file that holds the first."""
+        """Returns up to `count` entries from `offset` on, all of one file, as bytes."""
         position = offset * self.unit
         room = self._file_size - position % self._file_size
         length = min(count * self.unit, room)
@@ -182,7 +183,7 @@ class ConsumeQueue:
         return found + self.tail[: length - in_files] if in_files < length else found
 
     def place(self, offset: int, count: int) -> tuple[PlainFile, int, int] | None:
-        """File, position and length of up to `count` entries, when those at `offset` are in a file."""
+        """Returns file, position and length of up to `count` entries; None: they are still in memory."""
         position = offset * self.unit
         in_files = min(count * self.unit, self._written * self.unit - position)
         at = position % self._file_size
@@ -192,7 +193,7 @@ class ConsumeQueue:
         return None if file is None else (file, at, min(in_files, self._file_size - at))
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """Log offset, record size, tag code."""
+        """Returns log offset, record size and tag code of a message; None when there is no entry."""
         found = self._entry(offset)
         return None if found is None else (found[0], found[1], found[2])
 
@@ -206,7 +207,7 @@ class ConsumeQueue:
         return self.layout.unpack(found) if len(found) == unit else None
 
     def behind(self, offset: int, units: bytes) -> int:
-        """The offset of the message behind these entries, which were asked for from `offset` on."""
+        """Returns the offset of the message that follows the entries `units`, which begin at `offset`."""
         return offset + len(units) // UNIT
 
     def next_file_offset(self, offset: int) -> int:
@@ -214,17 +215,17 @@ class ConsumeQueue:
         return offset - offset % per_file + per_file
 
     def first_at_or_after(self, physical: int) -> int:
-        """The first message that is there or behind; entries are in the order of the log."""
+        """Returns the offset of the first message at this log offset or behind it."""
         return self._first(physical)
 
     def _first(self, physical: int) -> int:
-        """The number of the first entry that points there or behind."""
+        """Returns the number of the first entry that points to this log offset or behind it."""
         if self.last_physical < physical:
             return self._end
         return bisect_left(_Pointers(self), physical, max(self._base, 0), self._end)
 
     def tags_code(self, stored: int) -> int | None:
-        """The tag code of an entry; it may be in an extension file. None: it cannot be found there."""
+        """Returns the tag code of an entry, from its extension file if need be; None: not found there."""
         return self._extension.tags_code(stored) if is_address(stored) else stored
 
     def excludes(self, stored: int, bits: Bits) -> bool:
@@ -240,13 +241,16 @@ class ConsumeQueue:
     # adding
 
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
-        """Adds the entry of one message unless it is there. False: entries before it are missing."""
+        """Adds the entry of one message, unless it is there.
+
+        Returns False when entries before it are missing.
+        """
         if physical <= self.last_physical or self.is_deleted:
             return True
         end = self.max_offset
         if queue_offset < end:
             if queue_offset and self.last_physical >= 0:
-                return True  # Apache gave one offset to two messages; the first keeps it
+                return True  # Apache gave the same offset to two messages: the first keeps it
             # The topic was deleted and made again, or a crash took the files before an empty one.
             self.clear()
             end = 0
@@ -262,7 +266,7 @@ class ConsumeQueue:
         return True
 
     def _extended(self, physical: int, tags_code: int) -> int:
-        """The address of the tag code."""
+        """Puts a tag code into the extension files and returns its address."""
         return self._extension.put(tags_code, *self._context.described(self.topic, physical))
 
     @property
@@ -271,7 +275,7 @@ class ConsumeQueue:
         return last[2] if last is not None and is_address(last[2]) else None
 
     def skip_to(self, queue_offset: int) -> None:
-        """The messages before are in no log: the queue begins there, or goes on there after blank entries."""
+        """Continues the queue at an offset, after blank entries for the lost messages before it."""
         if self._base < 0 and not self.tail:
             self._written = queue_offset
         while (missing := queue_offset - self.max_offset) > 0:
@@ -279,7 +283,7 @@ class ConsumeQueue:
             self.write_out()
 
     def write_out(self) -> None:
-        """Writes the waiting entries. When it raises OSError (no room), they go on waiting."""
+        """Writes the waiting entries. When it raises OSError (full disk), they keep waiting."""
         if self._ext is not None:
             self._ext.write_out()  # first: an entry must not point at nothing
         while self.tail:
@@ -304,7 +308,7 @@ class ConsumeQueue:
     # removing
 
     def truncate(self, physical: int) -> None:
-        """Drops the entries that point there or behind, on disk too."""
+        """Drops the entries that point to this log offset or behind it, on disk too."""
         end = self._first(physical)
         if end >= self._end:
             return
@@ -317,14 +321,14 @@ class ConsumeQueue:
         self._cut_extension()
 
     def _cut_extension(self) -> None:
-        """Units behind that of the last entry go: those that come are written in their place."""
+        """Drops the extension units behind that of the last entry: new ones are written in their place."""
         if not self._end > max(self._base, 0):
             self._extension.clear()
         elif (last := self._last_address) is not None:
             self._extension.open(last)
 
     def sweep(self) -> None:
-        """Clears what a crash may have left behind the last entry. No entry may be waiting."""
+        """Clears bytes that a crash may have left after the last entry. No entry may be waiting."""
         if self._base >= 0:
             self._cut_files(self._written)
 
@@ -337,12 +341,14 @@ class ConsumeQueue:
         for at in range(position, position - position % size + size, SWEEP_CHUNK):
             length = min(SWEEP_CHUNK, position - position % size + size - at)
             if self._read(at, length) == bytes(length):
-                break  # what lies behind so many zeros is never reached: entries grow over it
+                break  # bytes behind this many zeros are never read: entries overwrite them first
             self._write(at - at % size, at % size, bytes(length))
 
     def delete_first_before(self, log_min: int) -> bool:
-        """Removes the first file, never the last, when all of its entries point before `log_min`. Then its
-        directory has to be synced before the next goes: files that survive a crash must have no gap.
+        """Removes the first file, never the last, when all of its entries point before `log_min`.
+
+        If it returns True, the directory has to be synced before the next removal: the files that survive a
+        crash must have no gap.
         """
         per_file = self._file_size // self.unit
         if not 0 <= self._base < self._written - per_file:
@@ -361,14 +367,14 @@ class ConsumeQueue:
             self._extension.delete_before(first[2])
 
     def delete(self) -> None:
-        """The topic is gone, but somebody may still hold this object: it takes nothing any more."""
+        """Marks the queue of a deleted topic: whoever still holds this object cannot write to it."""
         self.is_deleted, self.is_plain = True, False
         self.tail.clear()
         self._context.dirty.pop(self, None)
         self._context.fresh.discard(self)
 
     def clear(self) -> None:
-        """Empties the queue: the next message begins it anew."""
+        """Empties the queue: the next message begins it again."""
         self._context.remove_files(self.topic, self.queue_id)
         self._extension.clear()
         self.tail.clear()
@@ -396,7 +402,10 @@ class ConsumeQueue:
             self._set_end()
 
     def _find_end(self) -> int:
-        """Behind the last entry are zeros; after a crash perhaps anything, so the log is asked about it."""
+        """Returns the number of entries.
+
+        Zeros follow the last one; after a crash perhaps bytes that are no entries.
+        """
         end = self._written
         while end > self._base:
             end = self._boundary(end)
@@ -410,18 +419,19 @@ class ConsumeQueue:
         return self._context.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
 
     def _boundary(self, end: int) -> int:
-        """Where, before `end`, entries turn into something else. Most queues are short for their files, so
-        the steps begin small.
+        """Returns where, before `end`, the entries stop.
+
+        Most queues use little of their file: steps begin small.
         """
-        doubtful = _BeyondEntries(self, self._context.trusted_below)
+        is_beyond = _BeyondEntries(self, self._context.trusted_below)
         per_file = self._file_size // self.unit
         low = max(self._base, (end - 1) - (end - 1) % per_file)  # the last file
-        if doubtful[low]:
-            return bisect_left(doubtful, 1, self._base, low)
+        if is_beyond[low]:
+            return bisect_left(is_beyond, 1, self._base, low)
         step = 1
-        while low + step < end and not doubtful[low + step]:
+        while low + step < end and not is_beyond[low + step]:
             low, step = low + step, step * 2
-        return bisect_left(doubtful, 1, low, min(low + step, end))
+        return bisect_left(is_beyond, 1, low, min(low + step, end))
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._file_size
@@ -436,7 +446,7 @@ class ConsumeQueue:
 
 
 class _Pointers:
-    """The log offsets of a queue's entries, for bisection. Blank entries are before everything."""
+    """The log offsets of a queue's entries, for bisection. Blank entries sort before all others."""
 
     def __init__(self, queue: ConsumeQueue) -> None:
         self._queue = queue
@@ -452,7 +462,7 @@ class _Pointers:
 
 
 class _BeyondEntries:
-    """0 for the entries of a queue, 1 behind the last: for bisection."""
+    """For bisection: 0 for the entries of a queue, 1 behind the last."""
 
     def __init__(self, queue: ConsumeQueue, below: int) -> None:
         self._queue = queue
@@ -467,7 +477,7 @@ class _BeyondEntries:
 
 
 def check_topic_size(topic: str) -> None:
-    """Refuses what a record could not carry, or Apache's 4.x could not read."""
+    """Raises MessageIllegal for a topic that a record cannot carry, or that Apache 4.x cannot read."""
     size = len(topic.encode())
     allowed = MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else MAX_TOPIC
     if not 0 < size <= allowed:

@@ -12,12 +12,14 @@ UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNKNOWN_MS = 1_000
 
 DELIVER_AT: Final = "TURBOPUMP_DELIVER_AT"
-"""A property, ours alone: the time of delivery (ms) of a delayed message that was written anew. For all
-others it is the time of storing and the delay of the level.
+"""A property of ours: the delivery time (ms) of a delayed message that was rewritten. For all others it is
+the store time plus the delay of the level.
 """
 
 
 class DelayLevels:
+    """The delays of the levels, by number from 1 on."""
+
     def __init__(self, text: str) -> None:
         """Raises ValueError when the text is malformed; a double space is, as in Apache."""
         self._levels = [_milliseconds(part) for part in text.split(" ")]
@@ -26,7 +28,7 @@ class DelayLevels:
         return len(self._levels)
 
     def delay_ms(self, level: int) -> int:
-        """Levels beyond the last count as the last."""
+        """Returns the delay of a level. Levels beyond the last count as the last."""
         if level < 1:
             return UNKNOWN_MS
         return self._levels[min(level, len(self._levels)) - 1]
@@ -35,20 +37,22 @@ class DelayLevels:
 def _milliseconds(part: str) -> int:
     number, unit = part[:-1], part[-1:]
     if unit not in UNITS_MS or not (number.isascii() and number.isdecimal()):
-        raise ValueError(f"{part!r} is no delay: a number and one of s, m, h, d are wanted")
+        raise ValueError(f"a delay must be a number and one of s, m, h, d, got {part!r}")
     return int(number) * UNITS_MS[unit]
 
 
 class LevelsSince(msgspec.Struct, frozen=True):
+    """Delay levels, and the log offset from which on they are used."""
+
     log_offset: int
     levels: str
 
 
 class DelayHistory:
-    """Which levels counted for which part of the log.
+    """The delay levels that were used for each part of the log.
 
-    A message is delivered at the time that it got when it was stored. That time is in its queue only, so a
-    queue that is made anew from the log must know the levels of that day, not of today.
+    A message is delivered at the time that was computed when it was stored. That time is in its queue only,
+    so a queue that is rebuilt from the log needs the levels of then, not the current ones.
     """
 
     FILE: Final = "delayLevels.json"
@@ -61,17 +65,17 @@ class DelayHistory:
         self._set_levels()
 
     def delay_ms(self, level: int, log_offset: int) -> int:
-        """Of a message that is stored there."""
+        """Returns the delay of a message that is stored at this log offset."""
         at = bisect_right(self._begins, log_offset) - 1
         return self._levels[max(at, 0)].delay_ms(level)
 
     def go_on(self, log_begin: int, log_end: int) -> None:
-        """From `log_end` on the current levels count. Blocking, when they are others than before."""
+        """Uses the current levels from `log_end` on. Writes a file, blocking, when they have changed."""
         if self._since and self._since[-1].levels == self._current:
             return
         kept = [since for since in self._since if since.log_offset < log_end]
         while len(kept) > 1 and kept[1].log_offset <= log_begin:
-            del kept[0]  # nothing is left of that part of the log
+            del kept[0]  # that part of the log is deleted
         self._since = [*kept, LevelsSince(log_end if kept else 0, self._current)]
         self._files.save(self.FILE, msgspec.json.encode(self._since))
         self._set_levels()

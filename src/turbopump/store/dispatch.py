@@ -1,8 +1,8 @@
-"""From the log to what is derived of it: entries of queues, keys of the index, news for waiting pulls.
+"""Derives from the log: entries of queues, keys of the index, and wake-ups of waiting pulls.
 
 In: what `append.py` just wrote (nothing is read again), or a record found by recovery. A record may come
-twice: queues and index know what they have. Keys wait in a list and are hashed and put in slices, since
-nobody waits for them.
+twice: queues and index know what they have. Keys wait in a list and are hashed and put in slices, since no
+request depends on them.
 """
 
 import asyncio
@@ -28,30 +28,32 @@ from turbopump.store.index_file import LAST_TIME
 from turbopump.store.queue_files import is_directory_name
 from turbopump.store.queues import ConsumeQueues
 
-SLICE = 512  # messages whose keys are put in one go: about 1 ms
+KEYS_PER_TURN = 512  # messages whose keys are put in one turn of the loop: about 1 ms
 PAUSE_S = 0.005
-NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
-MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
-MAX_KEYS_PER_APPEND = 1 << 16  # as many as one append may add: more may wait after a start on a full disk
+NO_ROOM_PAUSE_S = 1.0  # on a full disk: the keys are hashed again each time
+MAX_BACKLOG = 100_000  # messages whose keys may wait; beyond, each append puts some itself
+MAX_KEYS_PER_APPEND = 1 << 16  # one append adds no more; after a start on a full disk more may wait
 
 log_line = logging.getLogger("turbopump.store")
 
 Arrival = Callable[[ConsumeQueue, int, int], None]
 
 MAX_TAG_CODES = 4096
-UNIQUE_KEY, KEYS, TAGS, DELAY, WRITTEN_ANEW = (
+UNIQUE_KEY, KEYS, TAGS, DELAY, DELIVERY_TIME = (
     name.encode() + b"\x01" for name in (props.UNIQUE_KEY, props.KEYS, props.TAGS, props.DELAY, DELIVER_AT)
 )
-MAX_DIGITS = 15  # of a time or a level: nobody writes longer ones
+MAX_DIGITS = 15  # of a time or a level; longer ones are damage
 PAIR_END = 2
 
 Found = tuple[bytes, int, int, int, int, int, int, bytes]
-"""What is dispatched of a record: topic, queue id, queue offset, log offset, size, sys flag, store time,
-properties.
+"""Fields of a record that are dispatched: topic, queue id, queue offset, log offset, size, sys flag, store
+time, properties.
 """
 
 
 class Dispatcher:
+    """Hands messages of the log on to queues, index and waiting pulls."""
+
     def __init__(
         self,
         log: CommitLog,
@@ -72,24 +74,24 @@ class Dispatcher:
         self._scheduled = False
         self._last_record = -1
         self._last_timestamp = 0
-        self._time_of_keys = 1  # no file of the index may begin at 0 and tell no times
+        self._time_of_keys = 1  # never 0: a file of the index that begins at 0 has no times
         self._named: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._tag_codes: dict[bytes, int] = {}
 
     @property
     def dispatched(self) -> int:
-        """Everything below is in its queue (though perhaps in memory only)."""
+        """Offset below which every record is in its queue (perhaps in memory only)."""
         deferred = self._appender.deferred
         return deferred[0][2] if deferred else self._log.end
 
     def state(self) -> tuple[int, int, int]:
-        """Where everything is dispatched up to; the last record below (-1: none) and its store time."""
+        """Returns the dispatched offset, the last record below it (-1: none) and that record's store time."""
         if self._appender.deferred or self._last_record > self._appender.last_record:
             return self.dispatched, self._last_record, self._last_timestamp
         return self.dispatched, self._appender.last_record, self._appender.last_timestamp
 
     def continue_after(self, last_record: int, timestamp: int) -> None:
-        """Recovery has dispatched everything up to this record."""
+        """Continues after recovery, which has dispatched everything up to this record."""
         self._named.clear()
         self._tag_codes.clear()
         self._last_record, self._last_timestamp = last_record, timestamp
@@ -100,7 +102,7 @@ class Dispatcher:
         self._last_record, self._last_timestamp = -1, 0
 
     def advance(self, until: int) -> None:
-        """The log may be seen up to here: entries that waited for it go to their queues."""
+        """Makes the log visible up to `until`: deferred entries go to their queues, pulls are woken."""
         deferred, reveal, arrived = self._appender.deferred, self._appender.reveal, self.on_arrival
         revealed = []
         while deferred and deferred[0][2] + deferred[0][3] <= until:
@@ -118,23 +120,23 @@ class Dispatcher:
     # the index
 
     def keys_waiting(self) -> None:
-        """After an append: sees to it that the keys are put soon."""
+        """Schedules the index to get the new keys. Called after each append."""
         waiting = self._appender.keys
         if self._index is None:
             waiting.clear()
         elif len(waiting) > MAX_BACKLOG:
-            with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
-                self.put_keys(min(max(SLICE, len(waiting) - MAX_BACKLOG), MAX_KEYS_PER_APPEND))
+            with contextlib.suppress(OSError):  # a full disk: `upkeep.py` notices and blocks writing
+                self.put_keys(min(max(KEYS_PER_TURN, len(waiting) - MAX_BACKLOG), MAX_KEYS_PER_APPEND))
         else:
-            self._put_after(PAUSE_S)
+            self._schedule(PAUSE_S)
 
-    def _put_after(self, seconds: float) -> None:
+    def _schedule(self, seconds: float) -> None:
         if not self._scheduled and self.loop is not None:
             self._scheduled = True
             self.loop.call_later(seconds, self._put_slice)
 
     def put_keys(self, limit: int) -> None:
-        """Puts the keys of up to `limit` messages. When it raises OSError (no room), they go on waiting."""
+        """Puts the keys of up to `limit` messages. When it raises OSError (full disk), they keep waiting."""
         waiting = self._appender.keys
         if self._index is None or not waiting:
             return
@@ -144,11 +146,11 @@ class Dispatcher:
 
     def put_all_keys(self) -> None:
         while self._appender.keys and self._index is not None:
-            self.put_keys(8 * SLICE)
+            self.put_keys(8 * KEYS_PER_TURN)
 
     @property
     def indexed(self) -> int:
-        """The keys of every record below are in the index."""
+        """Offset below which the keys of every record are in the index."""
         waiting = self._appender.keys
         return min(waiting[0][1], self.dispatched) if waiting else self.dispatched
 
@@ -157,18 +159,18 @@ class Dispatcher:
         waiting = self._appender.keys
         pause_s = PAUSE_S
         try:
-            self.put_keys(max(SLICE, len(waiting) // 64))
-        except OSError:  # as above
+            self.put_keys(max(KEYS_PER_TURN, len(waiting) // 64))
+        except OSError:  # a full disk: see `keys_waiting`
             pause_s = NO_ROOM_PAUSE_S
         if waiting:
-            self._put_after(pause_s)
+            self._schedule(pause_s)
 
     # from the bytes of a record
 
     def dispatch(self, found: Found, with_entry: bool, with_keys: bool) -> bool:
-        """One record of the log, 2 us. False: its queue lacks entries before it."""
+        """Dispatches one record of the log in 2 us. Returns False when its queue lacks entries before it."""
         topic, queue_id, queue_offset, physical, size, sys_flag, store_timestamp, properties = found
-        queue = self._named.get((topic, queue_id)) or self._name(topic, queue_id)
+        queue = self._named.get((topic, queue_id)) or self._queue_of(topic, queue_id)
         if queue is None:
             return True
         kind = sys_flag & TRANSACTION_MASK
@@ -182,15 +184,17 @@ class Dispatcher:
             unique_key = text_of(find(properties, UNIQUE_KEY))
             keys = text_of(find(properties, KEYS))
             waiting = self._appender.keys
-            if 0 < store_timestamp <= LAST_TIME:  # no checksum guards it: others get that of the one before
+            if (
+                0 < store_timestamp <= LAST_TIME
+            ):  # no checksum guards it: a damaged one is replaced by the last
                 self._time_of_keys = store_timestamp
             waiting.append((queue, physical, self._time_of_keys, unique_key, keys))
-            if len(waiting) >= 8 * SLICE:
+            if len(waiting) >= 8 * KEYS_PER_TURN:
                 self.put_all_keys()
         return whole
 
     def _put_lights(self, found: Found, tags_code: int) -> bool:
-        """The same for its light queues."""
+        """Adds a record to its light queues. Returns False when one of them lacks entries before it."""
         whole = True
         for queue, queue_offset in self._lights(found):
             whole = queue.put(queue_offset, found[3], found[4], tags_code) and whole
@@ -204,31 +208,37 @@ class Dispatcher:
         return [(self._queues.known(name, LIGHT_QUEUE), queue_offset) for name, queue_offset in found_in]
 
     def dispatch_after_gap(self, found: Found) -> None:
-        """A record whose predecessors in a queue are in no log: the queue goes on with it."""
+        """Dispatches a record whose predecessors in the queue are in no log: the queue continues with it."""
         for light, light_offset in self._lights(found):
             if light_offset - light.max_offset <= light.max_gap:
                 light.skip_to(light_offset)
         topic, queue_id, queue_offset, *rest = found
         queue = self._named[topic, queue_id]
         if queue_offset - queue.max_offset > queue.max_gap:
-            # No checksum guards the offset either. As Apache does, the entry goes where the queue ends.
-            log_line.error("a record says it is number %d of %s/%d", queue_offset, queue.topic, queue_id)
+            # No checksum guards the offset either. As in Apache, the entry goes to the end of the queue.
+            log_line.error(
+                "Record at %d has queue offset %d, far beyond the end of %s/%d; appending it to the queue",
+                found[3],
+                queue_offset,
+                queue.topic,
+                queue_id,
+            )
             found = cast(Found, (topic, queue_id, queue.max_offset, *rest))
         queue.skip_to(found[2])
         self.dispatch(found, with_entry=True, with_keys=False)
 
-    def _name(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """No checksum guards the topic: a name that can be no directory's is passed over."""
+    def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """Returns the queue of a record; None when its topic is damaged: no checksum guards it."""
         name = topic.decode("utf-8", "replace")
         if queue_id < 0 or not is_directory_name(name):
-            log_line.error("a record names queue %d of topic %r, which cannot be", queue_id, name)
+            log_line.error("Skipping a record of an impossible queue: %d of topic %r", queue_id, name)
             return None
         queue = self._named[topic, queue_id] = self._queues.known(name, queue_id)
         return queue
 
     def _tags_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int, physical: int) -> int:
         if queue.topic == SCHEDULE_TOPIC:
-            if deliver_at := _number(find(properties, WRITTEN_ANEW)):
+            if deliver_at := _number(find(properties, DELIVERY_TIME)):
                 return deliver_at
             if level := _number(find(properties, DELAY)):
                 return store_timestamp + self._delays.delay_ms(level, physical)
@@ -244,7 +254,7 @@ class Dispatcher:
 
 
 def hashed(waiting: list[Keys]) -> list[tuple[int, int, int]]:
-    """Index entries: the unique key first, then each of the others."""
+    """Returns the index entries of messages: the unique key first, then each of the others."""
     entries = []
     for queue, physical, store_timestamp, unique_key, keys in waiting:
         if unique_key:
@@ -262,12 +272,13 @@ def _absolute(code: int) -> int:
 
 
 def find(properties: bytes, mark: bytes) -> bytes:
-    """The value of the property whose name and separator are `mark`; empty when there is none."""
+    """Returns the value of the property whose name and separator are `mark`; empty when there is none."""
     at = properties.find(mark)
     if at < 0:
         return b""
     if (at and properties[at - 1] != PAIR_END) or properties.find(mark, at + 1) >= 0:
-        found = props.find(properties, mark[:-1].decode())  # twice, or inside of another one's value
+        # The mark occurs twice, or inside another property's value.
+        found = props.find(properties, mark[:-1].decode())
         return found.encode() if found else b""
     begin = at + len(mark)
     end = properties.find(b"\x02", begin)
@@ -275,7 +286,7 @@ def find(properties: bytes, mark: bytes) -> bytes:
 
 
 def _number(value: bytes) -> int:
-    """0 when it is none."""
+    """Returns a decimal number; 0 when the value is none."""
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else 0
 
 

@@ -1,8 +1,8 @@
-"""What stops a store from being opened: files we do not understand, and what to do about them."""
+"""Errors of the store: files that cannot be used, and records that are not in memory."""
 
 
 class NotInMemory(Exception):
-    """What is to be read has to come from the disk first: `places` are paths, positions and lengths."""
+    """Raised instead of blocking on the disk. `places`: path, position and length of what has to be read."""
 
     def __init__(self, places: list[tuple[str, int, int]]) -> None:
         super().__init__(f"{len(places)} parts of files")
@@ -10,8 +10,8 @@ class NotInMemory(Exception):
 
 
 class UnusableStore(Exception):
-    """The files are left as they were found."""
+    """The store cannot be opened; its files are left as they were found."""
 
 
 class NoRoom(UnusableStore):
-    """The disk is full. What was begun is gone on with at the next start."""
+    """The disk is too full to finish recovery; the next start continues it."""

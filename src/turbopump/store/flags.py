@@ -1,6 +1,6 @@
-"""Why nothing can be written at the moment. The append loop looks at one attribute, `blocked`.
+"""Reasons why nothing can be written at the moment. The append loop looks at one attribute, `blocked`.
 
-Each part of the store sets and clears its own reason; the first in the order below is what a sender is told.
+Each part of the store sets and clears its own reason; a refused sender gets the first in the order below.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
 
 
 class Reason(Enum):
+    """Why the store does not accept messages, most important first."""
+
     STOPPED = "the message store has been shut down"
     SYNC_FAILED = "the last sync of the commit log failed"
     DISK_FULL = "the broker's disk is full"
@@ -23,11 +25,13 @@ class Reason(Enum):
 
 
 def is_no_room(error: OSError) -> bool:
-    """The disk is full, or what this user may have of it. It passes when space becomes free."""
+    """Whether an error means a full disk or an exhausted quota, which passes when space becomes free."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Flags:
+    """The reasons that currently block writing."""
+
     def __init__(self) -> None:
         self.blocked = False
         self._details: dict[Reason, str] = {}
@@ -42,7 +46,7 @@ class Flags:
 
     @contextlib.contextmanager
     def lifted(self, reason: Reason) -> Iterator[None]:
-        """For the time of one call, this one does not count."""
+        """Ignores one reason while the block runs."""
         detail = self._details.get(reason)
         self.clear(reason)
         try:
@@ -56,17 +60,18 @@ class Flags:
 
     @property
     def first(self) -> Reason | None:
+        """The most important reason; None when the store can be written to."""
         return next((reason for reason in Reason if reason in self._details), None)
 
     @property
     def reason(self) -> str | None:
-        """In words; None when the store can be written to."""
+        """The text that refused senders get; None when the store can be written to."""
         return self.refusal().remark if self.blocked else None
 
     def refusal(self) -> Refused:
-        """What a sender is told; only when `blocked`."""
+        """Returns the error for a sender; only when `blocked`."""
         reason = self.first
-        assert reason is not None, "nothing stands against writing"
+        assert reason is not None, "nothing blocks writing"
         if reason in (Reason.BUSY, Reason.POOL_EMPTY):
             return SystemBusy(reason.value)
         words = f"{reason.value} {self._details[reason]}".rstrip()

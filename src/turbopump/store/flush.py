@@ -1,14 +1,14 @@
-"""Flushing: the log reaches the medium, and those who wait for it are told.
+"""Brings the log to the medium and reports to those who wait for it.
 
-All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. Every
-sync runs in a thread of its own, on a fast disk too: any disk may hang, and the loop serves everybody. Only
-before the loop runs, and after it, a sync blocks its caller.
+All callbacks of one pass of the loop share one sync; while a sync is under way the next group gathers. Every
+sync runs in a thread of its own, on a fast disk too: any disk may hang, and the loop serves all clients. Only
+before the loop runs, and after it, does a sync block its caller.
 
-A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
-unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
-failure. Nobody waits longer than `sync_flush_timeout_ms`; a sync that takes longer than `page_cache_busy_ms`
-turns new messages away, whether somebody waits for it or not: what gathers behind a disk that hangs is
-bounded. No path out of here leaves the next group waiting for a sync that nobody started.
+A sync that fails is reported to every callback that waits for it, and nothing more is accepted until one
+succeeds: the unsynced bytes are written again first, because the kernel may count their pages as clean after
+the failure. No callback waits longer than `sync_flush_timeout_ms`; while a sync takes longer than
+`page_cache_busy_ms` new messages are refused, whether a callback waits or not, so that the backlog behind a
+hanging disk is bounded. No path out of here leaves the next group waiting for a sync that was not started.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Flags, Reason
 
 PAGE = 4096
-MIN_DISK_BYTES_PER_S = 10 << 20  # bytes a second: a disk that needs more time for what it has to write hangs
+MIN_DISK_BYTES_PER_S = 10 << 20  # a slower disk counts as hanging
 
 log_line = logging.getLogger("turbopump.store")
 
 
 class Durability(Enum):
-    """Where a message was when its sender was answered; or why it is not where the sender wanted it."""
+    """Where a message is when its sender is answered, or why it is not on the medium."""
 
     BUFFER = "buffer"
     MEMORY = "memory"
@@ -44,6 +44,8 @@ Done = Callable[[Durability], None]
 
 
 class Flusher:
+    """Syncs the commit log, in groups, and calls back when an offset is on the medium."""
+
     def __init__(
         self, log: CommitLog, flags: Flags, clock: Clock, workers: Workers, config: StoreConfig
     ) -> None:
@@ -64,16 +66,16 @@ class Flusher:
         self._tasks = Tasks(log_line)
         self._task: asyncio.Task[None] | None = None
         self._waiters: deque[tuple[int, float, Done]] = deque()
-        self._wanted = 0  # sync up to here although nobody waits
+        self._wanted = 0  # offset to sync up to, even without a callback
         self._under_way = False
         self._write_again = False
         self._timer: asyncio.TimerHandle | None = None
-        self._began = 0.0  # the sync under way in the thread
-        self._allowance_s = 0.0  # what it may take beyond `_busy_s`
+        self._began = 0.0  # when the sync that is under way began
+        self._allowance_s = 0.0  # time that it may take beyond `_busy_s`
         self._last_thorough = clock.monotonic()
 
     def configure(self, config: StoreConfig) -> None:
-        """How long somebody waits, and how long until new messages are turned away."""
+        """Sets how long a callback waits, and how long a sync may take until messages are refused."""
         self._timeout_s = config.sync_flush_timeout_ms / 1000
         self._busy_s = config.page_cache_busy_ms / 1000
 
@@ -83,9 +85,7 @@ class Flusher:
             self._kick()
 
     async def stop(self) -> None:
-        """Waits for the sync under way, then syncs the rest, after whatever else the disk thread has to do.
-        Afterwards nobody waits any more.
-        """
+        """Waits for the sync under way, then syncs the rest in the disk thread. Every callback is called."""
         if self._task is not None:
             await asyncio.wait([self._task])
         self._loop = None
@@ -99,10 +99,10 @@ class Flusher:
             self._succeeded(target)
             self._answer_synced()
 
-    # asking
+    # waiting
 
     def durable(self, offset: int, done: Done) -> None:
-        """Calls `done` once: when everything below `offset` is on the medium, or when that went wrong."""
+        """Calls `done` once: when everything below `offset` is on the medium, or when that failed."""
         if offset <= self._log.synced:
             done(Durability.DISK)
             return
@@ -110,7 +110,7 @@ class Flusher:
         self._kick()
 
     async def wait_durable(self, offset: int) -> Durability:
-        """The same for one who can wait."""
+        """Waits until everything below `offset` is on the medium, or until that failed."""
         outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
 
         def done(durability: Durability) -> None:
@@ -122,7 +122,7 @@ class Flusher:
 
     @property
     def waiting(self) -> int:
-        """How many wait to hear that something is on the medium."""
+        """Number of callbacks that wait."""
         return len(self._waiters)
 
     @property
@@ -132,11 +132,11 @@ class Flusher:
 
     @property
     def waits_s(self) -> float:
-        """How long the first of them has been waiting."""
+        """How long the oldest callback has been waiting, in seconds."""
         return self._clock.monotonic() - self._waiters[0][1] if self._waiters else 0.0
 
     def want(self, offset: int) -> None:
-        """Sync up to here soon; nobody waits for it."""
+        """Asks for a sync up to `offset` soon, without a callback."""
         self._wanted = max(self._wanted, offset)
         self._kick()
 
@@ -145,7 +145,7 @@ class Flusher:
         self._wanted = min(self._wanted, end)
 
     def flush_in_background(self) -> None:
-        """ASYNC_FLUSH, twice a second: little is left until it is worth a sync, or old."""
+        """Starts a sync with ASYNC_FLUSH, if enough bytes or old ones wait. Called twice a second."""
         now = self._clock.monotonic()
         thorough = now - self._last_thorough >= self._thorough_s
         waiting = self._log.committed - self._log.synced
@@ -163,18 +163,18 @@ class Flusher:
             self._pass()
         else:
             self._under_way = True
-            self._loop.call_soon(self._begin)  # after this pass: all of its messages share the sync
+            self._loop.call_soon(self._begin)  # after this pass of the loop, whose messages share the sync
 
     def _begin(self) -> None:
         self._under_way = False
         self._start_task()
 
     def _pass(self) -> None:
-        """One sync here and now: there is no loop that it could hold up."""
+        """Syncs once, blocking: no loop runs."""
         self._under_way = True
         try:
             self._sync_blocking()
-        except BaseException:  # unforeseen: what they wait for will not come
+        except BaseException:  # unforeseen: no sync will answer the callbacks
             self._fail_waiters(Durability.FAILED)
             raise
         finally:
@@ -187,7 +187,7 @@ class Flusher:
             self._task = self._tasks.start(self._sync_groups(), name="sync the commit log")
 
     async def _sync_groups(self) -> None:
-        """Syncs in the thread, group after group, until nobody waits."""
+        """Syncs in the thread, group after group, until no callback waits."""
         try:
             while self._waiters or self._wanted > self._log.synced:
                 self._began = self._clock.monotonic()
@@ -206,9 +206,8 @@ class Flusher:
             self._task = None
             self._clear_timer()
             self._flags.clear(Reason.BUSY)
-            self._fail_waiters(
-                Durability.FAILED
-            )  # there are none, unless something unforeseen ended the loop
+            # None is left here, unless something unforeseen ended the loop.
+            self._fail_waiters(Durability.FAILED)
             if self._write_again:
                 self._retry_later()
 
@@ -226,8 +225,9 @@ class Flusher:
             self._succeeded(target)
 
     def _allowance_for(self, target: int) -> float:
-        """With SYNC_FLUSH somebody waits, so little has gathered; otherwise it may be much, which takes its
-        time on a disk that is slow, but does not hang.
+        """Returns the time that a slow disk, which does not hang, may need for what has gathered.
+
+        With SYNC_FLUSH senders wait, so little gathers.
         """
         return 0.0 if self.syncs_each else (target - self._log.synced) / MIN_DISK_BYTES_PER_S
 
@@ -245,17 +245,17 @@ class Flusher:
         if self._write_again:
             self._write_again = False
             self._flags.clear(Reason.SYNC_FAILED)
-            log_line.info("the commit log can be synced again")
+            log_line.info("The commit log can be synced again")
 
     def _failed(self, error: OSError) -> None:
         if not self._write_again:
-            log_line.error("the commit log cannot be synced, nothing is accepted until it can: %s", error)
+            log_line.error("Cannot sync the commit log; refusing messages until a sync succeeds: %s", error)
         self._write_again = True
         self._wanted = self._log.committed
         self._flags.set(Reason.SYNC_FAILED, str(error))
         self._fail_waiters(Durability.FAILED)
 
-    # answering
+    # reporting
 
     def _answer_synced(self) -> None:
         synced = self._log.synced
@@ -280,7 +280,7 @@ class Flusher:
             self._timer = None
 
     def _look_at_clock(self) -> None:
-        """A sync takes long: turn new messages away, and give up on waiters that are past their time."""
+        """During a long sync: refuses new messages, and gives up on callbacks that are past their time."""
         self._timer = None
         now = self._clock.monotonic()
         waiters = self._waiters
@@ -297,8 +297,8 @@ def _sync_files(files: list[Syncable]) -> None:
 
 
 def _tell(done: Done, outcome: Durability) -> None:
-    """One answer that fails (its peer is gone) must not keep the others from theirs."""
+    """Calls one callback. A failure (its peer is gone) must not keep the others from theirs."""
     try:
         done(outcome)
     except Exception:
-        log_line.exception("an answer after a sync failed")
+        log_line.exception("A callback after a sync failed")

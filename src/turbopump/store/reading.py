@@ -1,11 +1,11 @@
-"""Reading: the records that a pull gets, by the rules and limits of Apache's broker.
+"""Reads the records that a pull gets, by the rules and limits of Apache's broker.
 
-In: a queue, an offset, how many at most, what is wanted. Out: the records' bytes as they are in the log,
-neighbours in one piece, and the offset to go on from. About 15 us for 32 records of 1 KiB.
+In: a queue, an offset, a maximum count, a filter. Out: the records' bytes as they are in the log, neighbours
+in one piece, and the offset to continue from. About 15 us for 32 records of 1 KiB.
 
-Messages of long ago are not in memory, and a map that is read there holds up the whole process until the disk
-has answered. A reader that may not wait is told what is missing instead; it has that fetched beside the loop
-(`fetch`) and asks again.
+Old messages are not in memory, and reading their mapped file blocks the whole process until the disk has
+answered. A caller that may not block gets NotInMemory instead, has the missing parts read in a worker thread
+(`fetch`) and calls again.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.queue_ext import HIGHEST_ADDRESS, Bits
 
-SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
+SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether the filter accepts them or not
 MAX_BYTES = 128 << 20
 MIN_ANSWER_BYTES = 100
-MATCHED_BYTES = 4 << 20  # of old messages are looked at for one pull that chooses by properties
-MAX_BULK_COUNT = 8_192  # messages in one answer to who asks for bulk: 3 ms of the loop
+MATCHED_BYTES = 4 << 20  # of old messages that are read for one pull that filters by properties
+MAX_BULK_COUNT = 8_192  # messages in one answer to a bulk pull: 3 ms of the loop
 READ_AHEAD = 1 << 20
-RECENT_ENTRIES = 300_000  # of a queue are taken to be in memory, unless a process before this one wrote them
+RECENT_ENTRIES = 300_000  # of a queue that count as in memory, unless an earlier process wrote them
 NOTHING = bytearray()
-LOG_OFFSET = struct.Struct(">q")  # the beginning of an entry
+LOG_OFFSET = struct.Struct(">q")  # first field of an entry
 
 
 Limit = tuple[int, int]
@@ -42,7 +42,7 @@ Limit = tuple[int, int]
 
 
 class GetStatus(Enum):
-    """Names are Apache's: they go into the remark of the answer."""
+    """Outcome of a read. The names are Apache's and go into the remark of the response."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -53,10 +53,12 @@ class GetStatus(Enum):
     OFFSET_TOO_SMALL = 6
     NO_MATCHED_LOGIC_QUEUE = 7
     NO_MESSAGE_IN_QUEUE = 8
-    OFFSET_RESET = 9  # the broker's own: no reading ends so
+    OFFSET_RESET = 9  # set by the broker only, never by a read
 
 
 class GetResult(msgspec.Struct, gc=False):
+    """Records that were read, the offset to continue from, and the extent of the queue."""
+
     status: GetStatus
     next_offset: int
     min_offset: int
@@ -71,12 +73,14 @@ class GetResult(msgspec.Struct, gc=False):
 
 
 class QueueReader:
+    """Reads messages of a queue from the log, and knows which records are in memory."""
+
     def __init__(self, log: CommitLog, config: StoreConfig, disk: Disk, workers: Workers) -> None:
         self._log = log
         self._disk = disk
         self._workers = workers
         self.written_from = 0
-        """What is behind this log offset was written by this process, so it is in memory, as a rule."""
+        """Records from this log offset on were written by this process, so they are usually in memory."""
         self.configure(config)
 
     def configure(self, config: StoreConfig) -> None:
@@ -98,9 +102,11 @@ class QueueReader:
         bits: Bits | None = None,
         bulk_bytes: int = 0,
     ) -> GetResult:
-        """Without `may_wait`, NotInMemory is raised where the disk would have to be waited for. `accepts`
-        chooses by tag code, `matches` by the property strings of `most` messages at most; `bits` spares it
-        those whose bit map says no. With `bulk_bytes` one answer may have more than others' may.
+        """Reads up to `max_count` messages from `offset` on.
+
+        Unless `may_wait`, raises NotInMemory where the disk would block. `accepts` filters by tag code,
+        `matches` by the property strings of at most `most` messages; `bits` excludes messages by their bit
+        maps before that. `bulk_bytes` raises the limits of one answer.
         """
         low, high = queue.min_offset, queue.max_offset
         outside = _outside(offset, low, high)
@@ -131,7 +137,7 @@ class QueueReader:
         return self._scan(queue, units, offset, hot, cold, accepts, matches, bits, (low, high))
 
     def _limits(self, bulk_bytes: int) -> tuple[Limit, Limit]:
-        """For messages in memory, and on disk."""
+        """Returns the limits of one answer, for messages in memory and for those on disk."""
         bulk = min(bulk_bytes, self._max_bulk_bytes)
         if bulk <= self._hot[0]:
             return self._hot, self._cold
@@ -148,7 +154,7 @@ class QueueReader:
         may_wait: bool,
         matches: Callable[[bytes], bool] | None,
     ) -> GetResult:
-        """Whole records, as many as have `max_count` messages together, the first in any case."""
+        """Reads whole records of a batch queue with up to `max_count` messages, but at least one record."""
         found = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
         looked_at = 0
         for physical, size, tags_code, first, messages in queue.covered(offset, SCAN_UNITS):
@@ -233,7 +239,7 @@ class QueueReader:
         return max(self.written_from, self._log.committed - self._hot_bytes)
 
     def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:
-        """Which of these (log offset, size) are not in memory: paths, positions and lengths for `fetch`."""
+        """Returns which of these records (log offset, size) are not in memory, as places for `fetch`."""
         log, in_memory_from = self._log, self.in_memory_from
         found = []
         for physical, size in records:
@@ -244,7 +250,7 @@ class QueueReader:
         return found
 
     def is_hot(self, physical: int) -> bool:
-        """Whether a record is so young that it is probably still in memory."""
+        """Whether a record is recent enough to be in memory, probably."""
         return physical >= self._log.committed - self._hot_bytes
 
     def _scan(
@@ -259,6 +265,10 @@ class QueueReader:
         bits: Bits | None,
         bounds: tuple[int, int],
     ) -> GetResult:
+        """Collects the records that the entries in `units` point to, within the limits.
+
+        Neighbouring records are copied in one piece: most of the time of a pull is spent here.
+        """
         log = self._log
         log_min, log_end, file_size = log.min_offset, log.committed, log.file_size
         hot_from = log_end - self._hot_bytes
@@ -269,12 +279,15 @@ class QueueReader:
         chooses = accepts is not None or bits is not None
         byte_limit, count_limit = cold
         buffer: Buffer = NOTHING
-        base = top = -1  # the part of the log that `buffer` holds
-        skip_below = begin = end = -1  # [begin, end): neighbours that go out in one piece
+        base = top = -1  # `buffer` holds the log in [base, top)
+        skip_below = -1  # entries that point below this offset point into a file that is gone
+        begin = end = -1  # [begin, end): accepted neighbours that are not copied yet
         for physical, size, tags_code in ENTRY.iter_unpack(units):
+            # Log offsets rise along a queue: after the first recent record all are recent.
             if is_cold and physical >= hot_from:
                 is_cold = False
                 byte_limit, count_limit = hot
+            # The first record is returned however large it is, or the reader would never get past it.
             if count and (count >= count_limit or total + size > byte_limit):
                 break
             offset += 1
@@ -284,8 +297,10 @@ class QueueReader:
                     continue
                 if is_address:
                     tags_code = queue.tags_code(tags_code)
+                # None: the extension file is gone. The message is returned; clients filter tags as well.
                 if accepts is not None and tags_code is not None and not accepts(tags_code):
                     continue
+            # The record is not in the part of the log that is at hand: usually it begins another file.
             if not base <= physical < physical + size <= top:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])
@@ -298,12 +313,15 @@ class QueueReader:
                     base = top = -1
                     if size != BLANK_SIZE:
                         status = GetStatus.MESSAGE_WAS_REMOVING
-                        if size > 0:  # else it is damage, and no reason to pass over others
+                        # The whole file is gone, and with it what the next entries point to. A size of 0 or
+                        # less is a damaged entry, which says nothing about others.
+                        if size > 0:
                             skip_below = physical - physical % file_size + file_size
                     continue
                 buffer = log.files.mapped(base).buffer
             if matches is not None and not matches(properties_of(buffer, physical - base)):
                 continue
+            # Not the neighbour of the last accepted record: copy what was collected, begin a new piece.
             if physical != end:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])
@@ -319,11 +337,11 @@ class QueueReader:
 
 
 def fetch(disk: Disk, places: list[tuple[str, int, int]]) -> None:
-    """Blocking: reads these parts of files, and lets what follows each come too: readers go on."""
+    """Brings parts of files into memory, blocking, and reads ahead, since readers continue there."""
     for path, position, length in places:
         try:
             file = disk.open_plain(path)
-        except FileNotFoundError:  # deleted meanwhile: the next question finds out
+        except FileNotFoundError:  # deleted meanwhile: the next read reports it
             continue
         try:
             file.read_ahead(position, READ_AHEAD)
@@ -333,7 +351,7 @@ def fetch(disk: Disk, places: list[tuple[str, int, int]]) -> None:
 
 
 def _first(units: bytes, max_total: int) -> bytes:
-    """The entries whose messages have so many bytes together, the first in any case."""
+    """Returns the first entries whose messages have at most `max_total` bytes together, at least one."""
     total = seen = 0
     for _, size, _ in ENTRY.iter_unpack(units):
         total += size
@@ -351,7 +369,7 @@ def _look_for_entries(queue: ConsumeQueue, offset: int, count: int) -> None:
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
-    """What a pull is told that asks for an offset at which there is nothing, and where to go on."""
+    """Returns status and next offset for an offset outside of the queue; None when it is inside."""
     if low <= offset < high:
         return None
     if high == 0:
@@ -364,11 +382,12 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 
 def _narrowed(limit: Limit, max_bytes: int | None, max_count: int) -> Limit:
-    """By what the pull itself says."""
+    """Returns a limit reduced to what the pull asks for."""
     asked = MAX_BYTES if max_bytes is None else min(max(max_bytes, MIN_ANSWER_BYTES), MAX_BYTES)
     return min(limit[0], asked), min(limit[1], max_count)
 
 
 @cache
 def machine_memory() -> int:
+    """Returns the bytes of memory that the machine has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

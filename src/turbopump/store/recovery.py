@@ -1,17 +1,16 @@
 """Recovery: finds the end of the log and makes queues and index agree with it.
 
-In: the files as the last process left them. Out: a log that ends behind its last whole record, and queues
-and index that hold what is in the log, no more and no less. Three cases, told apart by the `abort` file and
-the checkpoint's note:
+In: the files as the last process left them. Out: a log that ends after its last whole record, and queues and
+index that hold exactly what is in the log. The `abort` file and the checkpoint's note tell three cases apart:
 
-    stopped cleanly by us    the note says where everything is complete: only what follows is read (nothing)
+    stopped cleanly by us    everything is complete up to the offset in the note: only what follows is read
     crashed, note of ours    queues and index are cut back to where they are complete, and filled again
     written by Apache        its rules choose the file to start from; queues are cut back if it crashed
 
 A record is accepted as Apache accepts it (lengths agree, checksum of the body), and its stored log offset
-must be where it lies: this tells the left-overs of an earlier life of the file from records. Unlike Apache,
-the record at the largest queue offset is not passed over, the index is made again from where it ends, and the
-end of the log is cut on the medium.
+must be where it lies: this tells records from the left-overs of an earlier use of the file. Unlike Apache,
+the record at the largest queue offset is not skipped, the index is rebuilt from where it ends, and the end of
+the log is cut on the medium.
 """
 
 import logging
@@ -29,7 +28,7 @@ from turbopump.store.queues import ConsumeQueues
 from turbopump.store.scan import BLANK, NO_RECORD, is_torn, measure_at, scan
 from turbopump.store.times import timestamp_at
 
-CLOCK_MARGIN_MS = 3_000  # Apache's: the times of a checkpoint may be so much ahead of what is on disk
+CLOCK_MARGIN_MS = 3_000  # Apache's: times of a checkpoint may be this far ahead of what is on disk
 WRITE_OUT_EVERY = 1 << 16  # records
 
 log_line = logging.getLogger("turbopump.store")
@@ -37,6 +36,8 @@ log_line = logging.getLogger("turbopump.store")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
+    """Where the log ends after recovery."""
+
     end: int
     last_record: int  # -1: there is none
     last_timestamp: int
@@ -45,13 +46,13 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where to read from, and from which offset on records go to their queues and to the index."""
+    """Where reading begins, and from which offset on records go to their queues and to the index."""
 
     start: int
     entries_from: int
     keys_from: int
     cut_queues: bool  # back to `entries_from`, before anything is put
-    cut_log: bool  # bytes behind the end may be anything
+    cut_log: bool  # bytes behind the end may be garbage
 
 
 class _MissingEntries(Exception):
@@ -59,13 +60,15 @@ class _MissingEntries(Exception):
 
 
 class _Torn(Exception):
-    """A record that passes every test, and yet a part of it never reached the medium."""
+    """A record passes every test, and yet a part of it never reached the medium."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
 
 class Recovery:
+    """Reads the log from where queues and index are complete, and completes them."""
+
     def __init__(
         self,
         log: CommitLog,
@@ -100,7 +103,7 @@ class Recovery:
         try:
             end = self._read(plan)
         except _MissingEntries:
-            log_line.warning("a consume queue is incomplete: all of them are made anew from the log")
+            log_line.warning("A consume queue is incomplete; rebuilding all of them from the log")
             start = log.min_offset
             plan = Plan(start, start, start, cut_queues=True, cut_log=True)
             end = self._read(plan)
@@ -111,7 +114,7 @@ class Recovery:
         return Recovered(end, self._last_record, self._last_timestamp, plan.start)
 
     def has_nothing_to_do(self) -> bool:
-        """Whether everything is as the note of an orderly stop says: nothing has to be written then."""
+        """Whether everything is as it was noted at an orderly stop, so that nothing has to be written."""
         note, index = self._checkpoint.note, self._index
         if self._crashed or note is None or not self._note_holds():
             return False
@@ -126,7 +129,7 @@ class Recovery:
             self._last_timestamp = self._timestamp(note.last_record)
             keys_from = note.complete
             if self._index is not None:
-                # After a crash also when nothing seems to be behind: slots may be newer than the header.
+                # After a crash always: slots may be newer than the header, which shows nothing behind.
                 if self._crashed or self._index.end_offset > note.complete:
                     self._index.truncate(note.complete)
                 if self._index.end_offset < note.index_end:
@@ -146,7 +149,7 @@ class Recovery:
         return Plan(min(start, keys_from), start, keys_from, cut_queues=self._crashed, cut_log=True)
 
     def _note_holds(self) -> bool:
-        """Whether the files still are what the note speaks of."""
+        """Whether the files still agree with the note."""
         note = self._checkpoint.note
         assert note is not None, "asked only when there is one"
         size = self._size_at(note.last_record)
@@ -159,7 +162,7 @@ class Recovery:
         return self._size_at(end) == 0 and next_start == note.complete
 
     def _file_by_checkpoint(self) -> int:
-        """The last file before whose first record everything had reached the medium, by Apache's account."""
+        """Returns the last file before whose first record all is on the medium, by Apache's fields."""
         checkpoint = self._checkpoint
         limit = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - CLOCK_MARGIN_MS
 
@@ -173,7 +176,7 @@ class Recovery:
         return self._last_file(is_early_enough)
 
     def _file_by_queues(self) -> int:
-        """The last file whose first record was dispatched; all before it were."""
+        """Returns the last file whose first record was dispatched, and with it all records before."""
         newest = max((queue.last_physical for queue in self._queues.every()), default=-1)
         return self._last_file(lambda start: start <= newest)
 
@@ -185,7 +188,7 @@ class Recovery:
         return starts[0]
 
     def _index_end(self) -> int:
-        """The last message in the index: from there on keys may be missing, and there reading can begin."""
+        """Returns the offset of the last message in the index, where reading for keys can begin."""
         assert self._index is not None, "asked only when there is one"
         end = max(self._index.end_offset, self._log.min_offset)
         return end if self._size_at(end) > 0 else self._file_start(end)
@@ -196,7 +199,7 @@ class Recovery:
         """Dispatches the records from `plan.start` on; returns the end of the last one."""
         note = self._checkpoint.note
         if note is not None and plan.entries_from < note.complete:
-            self._disown()  # queues are made anew: until that is done, it must not be believed
+            self._disown()  # queues are rebuilt: until then the checkpoint must not count
         if plan.cut_queues:
             self._queues.files.trusted_below = plan.entries_from  # for those that are opened here
             for queue in self._queues.every():
@@ -224,7 +227,7 @@ class Recovery:
             return torn.offset - start, NO_RECORD
 
     def _put(self, plan: Plan) -> Callable[[Found], None]:
-        """Dispatches one record after the other, by the plan."""
+        """Returns a function that dispatches one record by the plan."""
         dispatch, queues = self._dispatcher.dispatch, self._queues
         entries_from, keys_from = plan.entries_from, plan.keys_from
         durable = plan.entries_from if self._crashed else ANY
@@ -245,14 +248,15 @@ class Recovery:
         return put
 
     def _gap(self, found: Found, plan: Plan) -> None:
-        """The record's predecessors in its queue are unknown. They may be in the part that was not read."""
+        """Handles a record whose predecessors in its queue are missing; they may be in the part not read."""
         if plan.entries_from > self._log.min_offset:
             raise _MissingEntries
         self._dispatcher.dispatch_after_gap(found)
 
     def _check_beginning(self, end: int) -> None:
-        """A log without a single readable record is not ours to clear; unless we know that a crash found it
-        before anything of it was on the medium.
+        """Refuses a log without a single readable record, instead of clearing it.
+
+        Unless a crash is known to have come before any record was on the medium.
         """
         start, note = self._log.min_offset, self._checkpoint.note
         if end != start or not any(self._log.files.mapped(start).buffer[:BLANK_SIZE]):
@@ -260,7 +264,7 @@ class Recovery:
         if not self._crashed or note is None or note.complete > start:
             raise UnusableStore(
                 f"{self._log.files.path(start)} does not begin with a record that can be read, so nothing of "
-                f"the commit log could be kept. Restore the file, or move it elsewhere to go on without it"
+                f"the commit log could be kept. Restore the file, or move it elsewhere to continue without it"
             )
 
     def _report(self, read: int) -> None:
@@ -274,7 +278,7 @@ class Recovery:
         if not plan.cut_log and end == plan.start and self._log.files.starts[-1] <= end:
             return
         for path in self._log.cut(end, self._config.set_aside_dir):
-            log_line.error("the log ends at %d; what was behind it is kept as %s", end, path)
+            log_line.error("The log was cut at %d; the rest is kept as %s", end, path)
         for queue in self._queues.every() if not plan.cut_queues else ():
             queue.truncate(end)
         if self._index is not None:
@@ -283,8 +287,10 @@ class Recovery:
                 self._index.truncate(end)
 
     def _settle(self, plan: Plan, end: int) -> None:
-        """A killed process leaves pages that are on no medium yet, and perhaps taken for clean after a failed
-        sync. Nothing of what was read may vanish later.
+        """Brings everything that was read to the medium.
+
+        A killed process leaves pages that are on no medium yet, and that may count as clean after a failed
+        sync. No record that was read may vanish later.
         """
         note = self._checkpoint.note
         begin = plan.start if note is None else max(note.complete, self._log.min_offset)
@@ -301,7 +307,7 @@ class Recovery:
         return offset - offset % self._log.file_size
 
     def _size_at(self, offset: int) -> int:
-        """As `measure`: the size of the record there, 0 for a blank, -1 for neither."""
+        """Returns the size of the record at an offset, 0 for a blank, -1 for neither."""
         start = self._file_start(offset)
         if offset < 0 or not self._log.files.has(start):
             return -1
@@ -311,6 +317,6 @@ class Recovery:
         )
 
     def _timestamp(self, offset: int) -> int:
-        """The store time of the record there."""
+        """Returns the store time of the record at an offset."""
         start = self._file_start(offset)
         return timestamp_at(self._log.files.mapped(start).buffer, offset - start)

@@ -1,8 +1,8 @@
-"""Which old files go, and when the disk is too full to write: decided here, done by the store.
+"""Decides which old files are deleted, and when the disk is too full to write; the store carries it out.
 
-`decide` is a pure function of the files, the time and how full the disks are. `Retention` asks it every ten
-seconds and carries out the answer. Files go oldest first, never the last, a few at a time; consume queues and
-index follow the new beginning of the log. Nothing here knows what a file holds.
+`decide` is a pure function of the files, the time and the usage of the disks. `Retention` calls it every ten
+seconds and acts on the result. Files are deleted oldest first, never the last one, a few at a time; consume
+queues and index follow the new beginning of the log. Nothing here knows the contents of a file.
 """
 
 import logging
@@ -19,33 +19,35 @@ from turbopump.store.config import StoreConfig
 log = logging.getLogger(__name__)
 
 FIRST_AFTER_S = 60.0
-MANUAL_RUNS = 20  # how many rounds an operator's wish to delete holds
+MANUAL_RUNS = 20  # rounds for which an operator's request to delete is valid
 _HOUR_MS = 3_600_000
 
 
 Guard = Callable[[int], Awaitable[bool]]
-"""Everything in the log below this offset is about to be deleted. False: not yet."""
+"""Asked before the log below an offset is deleted; returns False to keep it for now."""
 
 
 class Retained(Protocol):
-    """What the store offers."""
+    """The store as retention sees it: files that can be deleted, and a flag for a full disk."""
 
     def log_files(self) -> Sequence[LogFile]:
-        """Oldest first."""
+        """Returns the files of the log, oldest first."""
 
     def delete_first_log_file(self) -> None: ...
     async def sync_removals(self) -> None:
-        """What was deleted stays so after a crash of the machine."""
+        """Makes deletions durable."""
 
     def min_offset_changed(self) -> None:
-        """Log files were deleted: consume queues and index follow."""
+        """Lets consume queues and index follow after log files were deleted."""
 
     def set_disk_full(self, full: bool, ratio: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    delete: int  # so many files from the oldest on
+    """What one round of retention does."""
+
+    delete: int  # files, from the oldest on
     disk_full: bool
     ratio: float
 
@@ -58,7 +60,11 @@ def decide(
     config: StoreConfig,
     asked: bool = False,
 ) -> RetentionDecision:
-    """`hour`: of the local day; `usages`: of the disks of log and queues; `asked`: by an operator."""
+    """Decides how many files to delete, and whether the disk is too full to write.
+
+    `hour` is that of the local day, `usages` are those of the disks of log and queues; `asked`: an operator
+    requested a deletion.
+    """
     percent = max(map(used_percent, usages))
     is_due = (
         asked or hour in hours(config.delete_when) or percent > _within(config.disk_max_used_ratio, 10, 95)
@@ -75,14 +81,14 @@ def decide(
 
 
 def used_percent(usage: Usage) -> int:
-    """Rounded up, as Apache does."""
+    """Returns the used part of a disk in percent, rounded up as Apache does."""
     if usage.total <= 0:
         return 0
     return -(-100 * (usage.total - usage.free) // usage.total)
 
 
 def hours(delete_when: str) -> set[int]:
-    """`04` or `02;04;23`. Words that are no hour are nobody's hour."""
+    """Returns the hours of `04` or `02;04;23`; anything that is no number is ignored."""
     words = (word.strip() for word in delete_when.split(";"))
     return {int(word) for word in words if word.isdecimal()}
 
@@ -92,7 +98,7 @@ def _within(percent: int, lowest: int, highest: int) -> int:
 
 
 class Retention:
-    """The clock's side of it. `run` belongs to a task of the store and ends by being cancelled."""
+    """Deletes expired files of the log at intervals."""
 
     def __init__(self, store: Retained, config: StoreConfig, disk: Disk, clock: Clock) -> None:
         self._store = store
@@ -102,30 +108,30 @@ class Retention:
         self._is_full = self._is_deleting = False
         self._asked = 0
         self.guards: list[Guard] = []
-        """Asked before each file goes, each of those who may need what is in it."""
+        """Called before each file is deleted: parts of the broker may still need messages in it."""
 
     def configure(self, config: StoreConfig) -> None:
         self._config = config
 
     def ask(self) -> None:
-        """An operator wants expired files deleted at any hour of the day (request 329)."""
+        """Allows deletion of expired files at any hour of the day, for an operator (request 329)."""
         self._asked = MANUAL_RUNS
 
     async def run(self) -> None:
-        """How full the disk is counts from the start; files go after a minute at the earliest."""
+        """Runs until cancelled. The usage of the disk counts at once; deletion begins after a minute."""
         started = self._clock.monotonic()
         while True:
             may_delete = self._clock.monotonic() - started >= FIRST_AFTER_S
             try:
                 await self.round(may_delete)
             except OSError as error:
-                log.error("old files could not be deleted, will try again: %s", error)
-            except Exception:  # a fault of ours, or of whoever guards them: the disk must not fill up for it
-                log.exception("old files could not be deleted, will try again")
+                log.error("Cannot delete old files; retrying: %s", error)
+            except Exception:  # a bug here or in a guard: the disk must not fill up because of it
+                log.exception("Cannot delete old files; retrying")
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:
-        """Looks once, and returns how many files were deleted; one round at a time."""
+        """Checks once and returns how many files were deleted; one round at a time."""
         if self._is_deleting:
             return 0
         self._is_deleting = True
@@ -153,9 +159,10 @@ class Retention:
                     break
                 self._store.delete_first_log_file()
                 deleted += 1
-                await self._store.sync_removals()  # before the next: what a crash leaves has no gap
+                # Before the next one: the files that survive a crash must have no gap.
+                await self._store.sync_removals()
                 log.info(
-                    "deleted %s, last written %d h ago", file.path, (now_ms - file.modified_ms) // _HOUR_MS
+                    "Deleted %s, last written %d h ago", file.path, (now_ms - file.modified_ms) // _HOUR_MS
                 )
         finally:
             if deleted:
@@ -170,8 +177,10 @@ class Retention:
 
     def _note_fullness(self, decision: RetentionDecision) -> None:
         if decision.disk_full and not self._is_full:
-            log.error("the disk is %.0f %% full: nothing is written until it has room", 100 * decision.ratio)
+            log.error(
+                "The disk is %.0f %% full; refusing messages until space is freed", 100 * decision.ratio
+            )
         if self._is_full and not decision.disk_full:
-            log.warning("the disk has room again (%.0f %% used): writing goes on", 100 * decision.ratio)
+            log.warning("The disk has space again (%.0f %% used); accepting messages", 100 * decision.ratio)
         self._is_full = decision.disk_full
         self._store.set_disk_full(decision.disk_full, decision.ratio)

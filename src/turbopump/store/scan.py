@@ -1,9 +1,9 @@
-"""Reading the log from a position on, record by record, as recovery does: 3 us for a record of 1 KiB.
+"""Reads the log record by record, as recovery does: 3 us for a record of 1 KiB.
 
-In: a buffer that holds a whole file. Out: of each record what dispatching needs, until something comes that
-is none. A record is accepted as `protocol.record.measure` accepts it, and its stored log offset must be where
-it lies. The usual record, with short topic and IPv4 hosts, takes a short way; a property test holds the two
-to the same verdicts.
+In: a buffer that holds a whole file. Out: the fields of each record that dispatching needs, until the first
+bytes that are no record. A record is accepted as `protocol.record.measure` accepts it, and its stored log
+offset must be where it lies. The usual record, with short topic and IPv4 hosts, is read by a shorter loop; a
+property test checks that both accept the same records.
 """
 
 import contextlib
@@ -43,8 +43,10 @@ BLANK = 0
 def scan(
     buffer: Buffer, start: int, position: int, limit: int, check_crc: bool, each: Callable[[Found], None]
 ) -> tuple[int, int]:
-    """Calls `each` for the records from `position` on. Returns the position behind the last, and what came
-    there: BLANK or NO_RECORD. `start`: log offset of the buffer's first byte.
+    """Calls `each` for the records from `position` on; returns the position after the last one.
+
+    The second result is what was found there: BLANK or NO_RECORD. `start`: log offset of the buffer's first
+    byte.
     """
     unpack_head, unpack_short = HEAD_V4.unpack_from, I16.unpack_from
     while position + MIN_RECORD_SIZE <= limit:
@@ -84,8 +86,9 @@ def scan(
 
 
 def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
-    """What the next `count` records from `at` on name as their origin (the field for a prepared transaction),
-    where they name any; and where to go on. 0.6 us a record: the log is known to be whole here.
+    """Returns the origins of the next `count` records: their "prepared transaction offset", where it is set.
+
+    The second result is the offset to continue from. 0.6 us a record: the log is known to be whole here.
     """
     found: list[int] = []
 
@@ -98,7 +101,7 @@ def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
 
 
 def carrying(log: CommitLog, mark: bytes, at: int, count: int) -> tuple[list[Record], int]:
-    """Of the next `count` records from `at` on, those with these bytes in their properties."""
+    """Returns those of the next `count` records with `mark` in their properties, and where to continue."""
     found: list[Record] = []
 
     def look(buffer: Buffer, position: int, size: int, sys_flag: int) -> None:
@@ -113,8 +116,9 @@ def carrying(log: CommitLog, mark: bytes, at: int, count: int) -> tuple[list[Rec
 
 
 def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int, int], None]) -> int:
-    """Shows the next `count` records; where to go on. Who asks may have read in a damaged file where a record
-    begins: where none does, it is the next one that is shown.
+    """Calls `look` for the next `count` records and returns the offset to continue from.
+
+    `at` may come from a damaged file: if no record begins there, the next one is taken.
     """
     at = max(at, log.min_offset)
     while count > 0 and at < log.committed:
@@ -137,7 +141,7 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
 
 
 def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
-    """Where the first record behind this place begins, by all those before it; `limit` when there is none."""
+    """Returns where the next record begins, found from the start of the file; `limit` when there is none."""
     at = 0
     while at <= position:
         size = measure_at(buffer, start, at, limit, check_crc=False)
@@ -148,9 +152,10 @@ def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
 
 
 def is_torn(found: Found, log: CommitLog) -> bool:
-    """Whether a sector with a part of the record's topic or properties never reached the medium. No checksum
-    covers them, but a file is made of zeros: the whole sector reads as zeros, with what lies beside them in
-    it. Other zeros may have been sent; so many that they could fill a sector are refused (`looks_lost`).
+    """Whether a sector with a part of the record's topic or properties never reached the medium.
+
+    No checksum covers them, but a new file consists of zeros: the whole sector reads as zeros then, with its
+    neighbours in it. Senders may send zeros too; enough of them to fill a sector are refused (`looks_lost`).
     """
     topic, _, _, physical, size, _, store_timestamp, properties = found
     if store_timestamp == 0 or 0 in topic:
@@ -164,7 +169,7 @@ def is_torn(found: Found, log: CommitLog) -> bool:
 
 
 def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:
-    """Any record; or BLANK, or NO_RECORD."""
+    """Returns the fields of a record of any kind; or BLANK, or NO_RECORD."""
     size = measure_at(buffer, start, position, limit, check_crc)
     if size <= 0:
         return size
@@ -176,7 +181,7 @@ def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bo
 
 
 def measure_at(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> int:
-    """The size of the record at a position; or BLANK, or NO_RECORD."""
+    """Returns the size of the record at a position; or BLANK, or NO_RECORD."""
     size = measure(buffer, position, limit, check_crc)
     if size > 0 and OFFSET.unpack_from(buffer, position + PHYSICAL_OFFSET_AT)[0] != start + position:
         return NO_RECORD

@@ -84,19 +84,19 @@ class LogFiles:
         return self._keep(start, found)
 
     def reading_ahead(self, start: int) -> MappedFile:
-        """A file that is about to be read from front to back."""
+        """Returns a file that is about to be read from front to back."""
         mapped = self.mapped(start)
         _advise(mapped.buffer, "MADV_NORMAL")
         return mapped
 
     def for_writing(self, start: int) -> MappedFile:
-        """The last file, which goes on being written."""
+        """Returns the last file, which continues to be written."""
         mapped = self.mapped(start)
         _advise(mapped.buffer, self._writing_advice)
         return mapped
 
     def append_file(self, start: int) -> MappedFile:
-        """The file that follows the last one, made before or now. Raises OSError when there is no room."""
+        """Returns the next file, made before or now. Raises OSError when the disk is full."""
         with self._creating:
             made = self._ahead.pop(start, None)
             if made is None:
@@ -113,8 +113,9 @@ class LogFiles:
                 self._ahead[start] = self._create(start)
 
     def create_durably(self, start: int) -> None:
-        """`create_ahead` beside the loop: the name is on the medium, too. The sync holds no lock, so that
-        the append loop never waits for it.
+        """Makes a file ahead in a worker thread, and syncs its name.
+
+        The sync holds no lock, so that the append loop never waits for it.
         """
         self.create_ahead(start)
         names = tuple(self._unsynced_names)
@@ -123,8 +124,9 @@ class LogFiles:
             self._unsynced_names.difference_update(names)
 
     def _create(self, start: int) -> MappedFile:
-        """The name becomes durable with the file's first sync, in the thread of the flusher. Of several such
-        names, file systems keep the earlier ones: the log has no gap after a power failure.
+        """Makes a file. Its name becomes durable with its first sync, in the thread of the flusher.
+
+        Of several such names, file systems keep the earlier ones: the log has no gap after a power failure.
         """
         made = self._disk.create_mapped(self.path(start), self.file_size, durable_name=False)
         self._unsynced_names.add(start)
@@ -142,7 +144,7 @@ class LogFiles:
         return start in self._ahead
 
     def drop_ahead(self) -> None:
-        """Removes what was made ahead and never used."""
+        """Removes files that were made ahead and never used."""
         with self._creating:
             for start, made in self._ahead.items():
                 made.close()
@@ -152,10 +154,11 @@ class LogFiles:
             self._ahead.clear()
 
     def remove(self, start: int, durably: bool = True) -> None:
-        """Removes the first or the last file. Otherwise than `durably`, `removed_from` has to be synced
-        before the next one goes.
+        """Removes the first or the last file.
+
+        Unless `durably`, `removed_from` has to be synced before the next one is removed.
         """
-        assert start in (self.starts[0], self.starts[-1]), "only the ends of the log can go"
+        assert start in (self.starts[0], self.starts[-1]), "only the ends of the log can be removed"
         self.starts.remove(start)
         if (mapped := self._maps.pop(start, None)) is not None:
             mapped.close()
@@ -166,7 +169,7 @@ class LogFiles:
             self.removed_from.add(self.directory)
 
     def set_aside(self, start: int, directory: str) -> str:
-        """Takes the last file out of the log, but keeps it under another directory."""
+        """Moves the last file out of the log into another directory; returns its new path."""
         assert start == self.starts[-1], "only the last file can be set aside"
         kept = self._free_name(start, directory)
         try:
@@ -184,7 +187,7 @@ class LogFiles:
         return kept
 
     def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
-        """Keeps a part of a file under another directory, in a file of the same size, zeros around it."""
+        """Copies a part of a file to another directory, into a file of the same size with zeros around it."""
         kept = self._free_name(start, directory)
         part = os.path.join(directory, UNFINISHED)
         self._copy(start, begin, end, part)
@@ -201,7 +204,7 @@ class LogFiles:
                 if piece != bytes(len(piece)):  # the file is made of zeros
                     file.write_at(at, piece)
             file.sync()
-        except BaseException:  # the disk may be full: a copy that failed is not to fill it
+        except BaseException:  # on a full disk a failed copy must not take space
             with contextlib.suppress(OSError):
                 self._disk.remove(path)
             raise
@@ -209,7 +212,10 @@ class LogFiles:
             file.close()
 
     def _free_name(self, start: int, directory: str) -> str:
-        """Two accidents may have happened to one file. The directory is there after this, durably."""
+        """Returns an unused name for a file that is kept; makes the directory, durably.
+
+        The same file may have been cut before.
+        """
         self._disk.make_dirs(directory)
         self._disk.sync_dir(os.path.dirname(directory))
         with contextlib.suppress(FileNotFoundError):  # of a start that was killed
@@ -266,10 +272,10 @@ def _is_name(entry: Entry) -> bool:
 
 
 def touch(buffer: Buffer, begin: int, end: int) -> bool:
-    """Makes pages present and writable: 4 us each, against 10 us when the append loop meets them one by one.
+    """Brings pages into memory for writing: 4 us each, against 10 us when the append loop faults on each.
 
-    The contents stay. The call holds the interpreter lock, so only small parts are asked for. False: it
-    cannot be done here.
+    The contents stay. The call holds the interpreter lock, so only small parts are requested at a time.
+    Returns False when the system cannot do it.
     """
     if not isinstance(buffer, mmap.mmap) or sys.platform != "linux":
         return False

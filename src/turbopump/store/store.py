@@ -49,13 +49,13 @@ from turbopump.store.retention import Retention
 from turbopump.store.times import MessageTimes
 from turbopump.store.upkeep import MaintainedParts, Upkeep
 
-MAX_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps, about 300 MB
+MAX_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps in memory, about 300 MB
 
 log_line = logging.getLogger("turbopump.store")
 
 
 class Store:
-    """Open it, `await start()`, use its parts, `await close()`."""
+    """An open store by its parts: `Store.open`, `await start()`, `await close()`."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Store:
         progress: Callable[[str], None] | None = None,
         twins: Twins | None = None,
     ) -> "Store":
-        """Blocking: takes the lock, recovers. Raises AlreadyLocked or UnusableStore."""
+        """Takes the lock and recovers, blocking. Raises AlreadyLocked or UnusableStore."""
         check_layout(config, disk)
         disk.make_dirs(config.root_dir)  # the log may be elsewhere
         disk.make_dirs(config.log_dir)
@@ -152,7 +152,7 @@ class Store:
         try:
             found = self._read_log(saved, crashed, progress)
         except NoRoom:
-            raise  # in the middle of it: the next start has to know
+            raise  # `abort` stays, so that the next start continues the recovery
         except UnusableStore:
             if not crashed:
                 self.upkeep.mark_stopped()
@@ -162,14 +162,14 @@ class Store:
         self._history.go_on(self.log.min_offset, found.end)
         self.queues.files.heals, self.queues.files.trusted_below = False, ANY
         self.queues.take_counts()  # what recovery found is not new
-        if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
+        if crashed:  # a killed process leaves files and names that were never synced, mostly of queues
             self._disk.sync_all(self.config.root_dir)
         if crashed or not self.upkeep.is_taken(found.end):
             self.upkeep.take_first_checkpoint()
         if crashed:
             self.recovered_end = found.end
             log_line.warning(
-                "the last process did not stop cleanly: the log was read from %d to its end at %d",
+                "The last process did not stop cleanly; recovered the log from %d to its end at %d",
                 found.read_from,
                 found.end,
             )
@@ -177,7 +177,7 @@ class Store:
     def _read_log(
         self, saved: Checkpoint, crashed: bool, progress: Callable[[str], None] | None
     ) -> Recovered:
-        """Recovery, which needs no room on the disk for what can wait in memory."""
+        """Runs recovery, which on a full disk keeps in memory what can be written later."""
         dispatcher = _RecoveryDispatcher(
             self.commit_log, self.queues, self._appender, self.index, self._history, self._twins
         )
@@ -202,14 +202,14 @@ class Store:
             if not is_no_room(error):
                 raise
             raise NoRoom(
-                f"the disk has no room for what has to be written before the store can be used: {error}. "
+                f"the disk is too full to recover the store: {error}. "
                 f"Free some space on the disk of {self.config.root_dir}"
             ) from error
         finally:
             self.queues.waits_for_room = False
 
     def configure(self, config: StoreConfig) -> None:
-        """Takes over what can change while the store is in use: limits of reading, retention, waiting."""
+        """Applies the settings that can change at run time: limits of reading, retention, waiting."""
         self.config = config
         self.reader.configure(config)
         self.queries.configure(config)
@@ -225,7 +225,7 @@ class Store:
         self._tasks.start(self.retention.run(), name="delete expired files")
 
     async def close(self) -> None:
-        """Refuses what comes, brings everything to the medium, and removes `abort` when that went well."""
+        """Refuses new messages, brings everything to the medium and, if that succeeded, removes `abort`."""
         self.flags.set(Reason.STOPPED)
         await self.upkeep.stop_checkpoints()
         await self._tasks.close()
@@ -238,7 +238,7 @@ class Store:
                 self.commit_log.files.drop_ahead()
                 self.upkeep.mark_stopped()
         except OSError as error:
-            log_line.error("the store could not be closed cleanly, the next start recovers it: %s", error)
+            log_line.error("Cannot close the store cleanly; the next start recovers it: %s", error)
         finally:
             if self.index is not None:
                 self.index.close()
@@ -248,7 +248,7 @@ class Store:
 
 
 class _RetainedLog:
-    """What retention does to the store: see `retention.Retained`."""
+    """The store as retention sees it: implements `retention.Retained`."""
 
     def __init__(self, log: CommitLog, upkeep: Upkeep, flags: Flags, tasks: Tasks) -> None:
         self._log = log
@@ -276,7 +276,7 @@ class _RetainedLog:
 
 
 class _RecoveryDispatcher(Dispatcher):
-    """Leaves keys in memory when the disk is full, as many as there may be: upkeep puts them later."""
+    """Dispatches in recovery: on a full disk keys stay in memory, up to MAX_KEYS; upkeep puts them later."""
 
     _found_no_room = False
 
@@ -292,7 +292,7 @@ class _RecoveryDispatcher(Dispatcher):
 
 
 def check_layout(config: StoreConfig, disk: Disk) -> None:
-    """Refuses stores with parts that we would not keep up to date."""
+    """Raises UnusableStore for a layout with parts that would not be kept up to date."""
     if "," in config.log_dir:
         raise UnusableStore("storePathCommitLog names several directories: only one is supported")
 

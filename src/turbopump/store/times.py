@@ -1,7 +1,7 @@
-"""Offsets by time: which message of a queue was stored at or around a moment.
+"""Messages by store time: which message of a queue was stored at or around a time.
 
 Entries carry no time, so each step of the bisection reads the store time of one record in the log. Times are
-taken to rise along a queue; where a clock went back, an answer is as good as Apache's.
+assumed to rise along a queue; where a clock went back, the answer is as good as Apache's.
 """
 
 import struct
@@ -24,6 +24,8 @@ PROBED = 76
 
 
 class Boundary(Enum):
+    """Which message a search by time returns when none was stored at exactly that time."""
+
     LOWER = "LOWER"
     UPPER = "UPPER"
 
@@ -79,8 +81,10 @@ class MessageTimes:
 def offset_by_time(
     log: Readable, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER
 ) -> int:
-    """LOWER: the first message stored then or later, or the end. UPPER: the last one stored then or before,
-    or the first.
+    """Returns the queue offset of a message by store time.
+
+    LOWER: the first message stored then or later, or the end. UPPER: the last one stored then or before, or
+    the first.
     """
     low, high = queue.min_offset, queue.max_offset
     times = _Times(log, queue)
@@ -90,13 +94,13 @@ def offset_by_time(
 
 
 def store_time(log: Readable, queue: ConsumeQueue, offset: int) -> int:
-    """Of the message at a queue offset; -1 when it is not there."""
+    """Returns the store time of the message at a queue offset; -1 when it is not there."""
     entry = queue.entry(offset)
     return -1 if entry is None else record_time(log, entry[0])
 
 
 def record_time(log: Readable, physical: int) -> int:
-    """Store time of the record at a log offset; -1 when the log does not reach there."""
+    """Returns the store time of the record at a log offset; -1 when the log does not reach there."""
     head = log.read(physical, PROBED)
     if head is None:
         return -1
@@ -104,8 +108,9 @@ def record_time(log: Readable, physical: int) -> int:
 
 
 def read_times(disk: Disk, places: Mapping[int, tuple[str, int]]) -> dict[int, int]:
-    """Blocking, and without the log's maps: store times of records by their log offsets, from the files and
-    positions that hold them. -1: it is not there any more.
+    """Reads the store times of records from the given files and positions, blocking; -1: deleted.
+
+    Uses no map of the log, so it can run in a worker thread.
     """
     return {offset: _time_in_file(disk, *place) for offset, place in places.items()}
 
@@ -123,13 +128,15 @@ def _time_in_file(disk: Disk, path: str, position: int) -> int:
 
 
 def timestamp_at(buffer: Buffer, position: int) -> int:
-    """Store time of the record at a position."""
+    """Returns the store time of the record at a position of a buffer."""
     shift = 12 if SYS_FLAG.unpack_from(buffer, position + SYS_FLAG_AT)[0] & BORN_V6 else 0
     timestamp: int = TIMESTAMP.unpack_from(buffer, position + STORE_TIMESTAMP_AT + shift)[0]
     return timestamp
 
 
 class _Times:
+    """The store times of a queue's messages, for bisection."""
+
     def __init__(self, log: Readable, queue: ConsumeQueue) -> None:
         self._log = log
         self._queue = queue

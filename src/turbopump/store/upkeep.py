@@ -1,7 +1,7 @@
-"""What the store does by itself: flush, write out queues, make the next file, take checkpoints.
+"""The store's own work at intervals: flush, write out queues, make the next file, take checkpoints.
 
-Everything runs on the loop in short slices; what blocks goes to the disk thread. A failure is said once in
-the log, stops the acceptance of messages where going on would lose them, and is tried again at the next turn.
+Everything runs on the loop in short slices; blocking calls go to the disk thread. A failure is logged once,
+blocks writing where messages could be lost otherwise, and is tried again at the next interval.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from turbopump.store.index import Index
 from turbopump.store.queue_files import ToSync
 from turbopump.store.queues import ConsumeQueues
 
-QUEUES_PER_SLICE = 16  # of which each may need a new file: 0.2 ms
-KEYS_PER_SLICE = 1024
-MIN_WRITE_BYTES = 4096  # bytes of entries that are worth a write of their own
-MAX_WAITING = 16 << 20  # bytes of entries in memory, all queues together, until the next turn
+QUEUES_PER_TURN = 16  # each may need a new file: 0.2 ms
+KEYS_PER_TURN = 1024
+MIN_WRITE_BYTES = 4096  # entries of one queue that are worth a write of their own
+MAX_WAITING_BYTES = 16 << 20  # entries in memory, all queues together, before all of them are written
 AHEAD_INTERVAL_S = 0.1
 MARK_INTERVAL_S = 1.0
 
@@ -39,7 +39,7 @@ log_line = logging.getLogger("turbopump.store")
 
 @dataclass(slots=True)
 class MaintainedParts:
-    """What upkeep looks after."""
+    """The parts of the store that upkeep works on."""
 
     log: CommitLog
     queues: ConsumeQueues
@@ -50,6 +50,8 @@ class MaintainedParts:
 
 
 class Upkeep:
+    """Takes checkpoints, writes out queues, makes and removes files."""
+
     def __init__(
         self, parts: MaintainedParts, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers
     ) -> None:
@@ -73,27 +75,27 @@ class Upkeep:
     def start(self, tasks: Tasks) -> None:
         """Starts what is done at intervals. The tasks belong to the caller, which cancels them."""
         config = self._config
-        turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+        work: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (AHEAD_INTERVAL_S, self.make_next_file),
             (config.consume_queue_flush_interval_ms / 1000, self.write_out_full),
             (config.checkpoint_interval_ms / 1000, self.take_checkpoint),
         ]
         if not config.syncs_each:
-            turns.append((config.flush_interval_ms / 1000, self.flush))
+            work.append((config.flush_interval_ms / 1000, self.flush))
         if config.uses_pool:
-            turns.append((config.commit_interval_ms / 1000, self.commit))
+            work.append((config.commit_interval_ms / 1000, self.commit))
         if self._flags.is_set(Reason.NO_ABORT):
-            turns.append((MARK_INTERVAL_S, self.mark_late))
-        for seconds, turn in turns:
-            tasks.start(self._every(seconds, turn), name=turn.__name__)
+            work.append((MARK_INTERVAL_S, self.mark_late))
+        for seconds, step in work:
+            tasks.start(self._every(seconds, step), name=step.__name__)
 
-    async def _every(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self._clock.sleep(seconds)
             try:
-                await turn()
-            except Exception:  # a fault of ours: said loudly, but the log must go on being flushed
-                log_line.exception("upkeep failed and goes on")
+                await step()
+            except Exception:  # a bug: log it, but the log has to be flushed all the same
+                log_line.exception("Periodic work of the store failed; continuing")
 
     async def flush(self) -> None:
         self._flusher.flush_in_background()
@@ -104,7 +106,10 @@ class Upkeep:
         self._dispatcher.advance(self._log.committed)
 
     async def make_next_file(self) -> None:
-        """So that the append loop finds it. When this fails, the loop tries, and says what is wrong."""
+        """Makes the next log file ahead.
+
+        When this fails, the append loop tries again and reports the error.
+        """
         start = self._log.wants_next(at_once=self._flags.is_set(Reason.NO_ROOM))
         with contextlib.suppress(OSError):
             if start is not None:
@@ -112,18 +117,18 @@ class Upkeep:
             self._flags.clear(Reason.NO_ROOM)
 
     async def write_out_full(self) -> None:
-        """Between checkpoints only queues with a page to write: ten thousand quiet topics are left alone."""
+        """Writes queues with at least a page of entries; those of ten thousand quiet topics can wait."""
         waiting = list(self._queues.dirty)
-        is_stuck = self._flags.is_set(Reason.QUEUES_STUCK)  # then only a try can tell
-        if not is_stuck and sum(len(queue.tail) for queue in waiting) < MAX_WAITING:
+        is_stuck = self._flags.is_set(Reason.QUEUES_STUCK)  # then only an attempt can tell
+        if not is_stuck and sum(len(queue.tail) for queue in waiting) < MAX_WAITING_BYTES:
             waiting = [queue for queue in waiting if len(queue.tail) >= MIN_WRITE_BYTES]
         await self.write_out(waiting)
 
     async def write_out(self, waiting: list[ConsumeQueue]) -> None:
-        """Entries of queues go to their files, those that wait longest first."""
+        """Writes the entries of these queues to their files, in slices."""
         try:
-            for at in range(0, len(waiting), QUEUES_PER_SLICE):
-                for queue in waiting[at : at + QUEUES_PER_SLICE]:
+            for at in range(0, len(waiting), QUEUES_PER_TURN):
+                for queue in waiting[at : at + QUEUES_PER_TURN]:
                     queue.write_out()
                 await asyncio.sleep(0)
             self._dispatcher.put_keys(1)
@@ -131,57 +136,63 @@ class Upkeep:
             self._stuck(error)
             return
         if self._flags.is_set(Reason.QUEUES_STUCK):
-            log_line.info("consume queues and index can be written again")
+            log_line.info("Consume queues and index can be written again")
             self._flags.clear(Reason.QUEUES_STUCK)
 
     def _stuck(self, error: OSError) -> None:
         if not self._flags.is_set(Reason.QUEUES_STUCK):
-            log_line.error("queues or index cannot be written, nothing is accepted until they can: %s", error)
+            log_line.error(
+                "Cannot write consume queues or index; refusing messages until it works: %s", error
+            )
         self._flags.set(Reason.QUEUES_STUCK, str(error))
 
-    # whether the process runs
+    # the file `abort`
 
     @property
     def is_marked(self) -> bool:
-        """The file `abort` is there: the last process did not stop in order, or this one runs."""
+        """Whether the file `abort` exists: the last process did not stop in order, or this one runs."""
         return self._disk.exists(self._abort)
 
     def mark_running(self) -> None:
-        """Before anything is changed. A disk without room for the mark can be read and cleaned, no more."""
+        """Makes the file `abort` before anything is changed. On a full disk the store can only be read."""
         try:
             _mark(self._disk, self._abort)
         except OSError as error:
             if not is_no_room(error):
                 raise
-            log_line.error("%s cannot be made, nothing is accepted until it can: %s", self._abort, error)
+            log_line.error("Cannot make %s; refusing messages until it works: %s", self._abort, error)
             self._flags.set(Reason.NO_ABORT, str(error))
 
     async def mark_late(self) -> None:
+        """Makes the file `abort` as soon as the disk has space for it."""
         if self._flags.is_set(Reason.NO_ABORT):
             with contextlib.suppress(OSError):
                 await self._workers.run(_mark, self._disk, self._abort)
                 self._flags.clear(Reason.NO_ABORT)
-                log_line.info("%s could be made now", self._abort)
+                log_line.info("Made %s; accepting messages again", self._abort)
 
     def mark_stopped(self) -> None:
-        """After everything is on the medium."""
-        if self.is_marked:  # somebody may have removed it by hand
+        """Removes the file `abort`, after everything is on the medium."""
+        if self.is_marked:  # an operator may have removed it
             self._disk.remove(self._abort)
             self._disk.sync_dir(self._config.root_dir)
 
     # checkpoints
 
     async def take_checkpoint(self) -> None:
-        """Brings everything below the present end of the log to the medium, then says so. One at a time: what
-        one of them has taken to sync, and may yet have to put back, is not to be called synced by another.
+        """Brings everything below the current end of the log to the medium, then writes a checkpoint.
+
+        One at a time: files that one checkpoint took to sync, and may have to put back, must not count as
+        synced for another.
         """
         async with self._one_at_a_time:
             if not self._is_stopping:
                 await self._take_checkpoint()
 
     async def stop_checkpoints(self) -> None:
-        """The one under way comes to its end, whoever asked for it; later ones are not begun. After this
-        `take_checkpoint_now` is alone with the files.
+        """Waits for the checkpoint that is under way; later ones are not begun.
+
+        Afterwards `take_checkpoint_now` has the files to itself.
         """
         self._is_stopping = True
         async with self._one_at_a_time:
@@ -202,19 +213,19 @@ class Upkeep:
             await self._save(saved)
             await self._recount()
         except OSError as error:
-            log_line.error("no checkpoint could be taken, will try again: %s", error)
+            log_line.error("Cannot take a checkpoint; retrying: %s", error)
 
     def is_taken(self, complete: int) -> bool:
-        """Whether the last checkpoint speaks of all this, and still says the truth."""
+        """Whether the last checkpoint covers the log up to `complete` and is still true."""
         note = self._saved.note
         return note is not None and note.complete == complete and self._queues.files.is_synced
 
     async def _write_out_below(self, complete: int) -> bool:
-        """Whether the log is on the medium so far, and queues and index are in their files."""
+        """Writes queues and index and waits for the log; returns whether all of it succeeded."""
         await self.write_out(list(self._queues.dirty))
         try:
             while self._dispatcher.indexed < complete:
-                self._dispatcher.put_keys(KEYS_PER_SLICE)
+                self._dispatcher.put_keys(KEYS_PER_TURN)
                 await asyncio.sleep(0)
         except OSError as error:
             self._stuck(error)
@@ -223,17 +234,17 @@ class Upkeep:
         return await self._flusher.wait_durable(complete) is Durability.DISK
 
     def take_first_checkpoint(self) -> None:
-        """After recovery. Where it fails, as on a full disk, the store can be read and upkeep tries again."""
+        """Takes a checkpoint after recovery. If it fails, e.g. on a full disk, the store can be read only."""
         try:
             self.take_checkpoint_now()
         except OSError as error:
             if self._queues.dirty or self._dispatcher.indexed < self._dispatcher.dispatched:
                 self._stuck(error)
             else:
-                log_line.error("no checkpoint could be taken, will try again: %s", error)
+                log_line.error("Cannot take a checkpoint; retrying: %s", error)
 
     def take_checkpoint_now(self) -> None:
-        """The same without a loop: the log is synced, everything is dispatched. Raises OSError."""
+        """Takes a checkpoint, blocking. The log is synced and dispatched already. Raises OSError."""
         complete, last_record, timestamp = self._dispatcher.state()
         for queue in list(self._queues.dirty):
             queue.write_out()
@@ -248,43 +259,47 @@ class Upkeep:
         self._saved = saved
 
     def load_checkpoint(self) -> Checkpoint:
-        """What the last process left; new ones keep what they do not know."""
+        """Reads the checkpoint of the last process; later ones keep its fields for slaves."""
         self._saved = checkpoints.load(self._disk, self._path)
         return self._saved
 
     async def follow_log(self) -> None:
-        """Files of the log were deleted: those of queues and index that point into them go too."""
+        """Removes files of queues and index that point only into deleted files of the log."""
         log_min = self._log.min_offset
         for count, (topic, queue_id) in enumerate(self._queues.on_disk()):
             queue = self._queues.known(topic, queue_id)
             while queue.delete_first_before(log_min):
                 await self.sync_removals()
             queue.delete_extension_before_first()
-            if count % QUEUES_PER_SLICE == 0:
+            if count % QUEUES_PER_TURN == 0:
                 await asyncio.sleep(0)
         if self._index is not None:
             self._index.delete_before(log_min)
 
     async def clean_queues(self, is_wanted: Callable[[str, int], bool]) -> list[tuple[str, int]]:
-        """Files of queues go that point at deleted messages alone; and whole queues that have no message
-        and that nobody wants. Returns those.
+        """Removes queue files without messages in the log, and empty queues that are not wanted.
+
+        Returns topic and id of the removed queues.
         """
         await self.follow_log()
         queues = self._queues
         unwanted = [key for key in queues.on_disk() if not is_wanted(*key) and queues.known(*key).is_empty]
         gone = []
-        for at in range(0, len(unwanted), QUEUES_PER_SLICE):
-            await self.expect_fewer_queues(len(unwanted[at : at + QUEUES_PER_SLICE]))
-            for key in unwanted[at : at + QUEUES_PER_SLICE]:
-                if not is_wanted(*key) and queues.known(*key).is_empty:  # still so after the disk was busy
+        for at in range(0, len(unwanted), QUEUES_PER_TURN):
+            await self.expect_fewer_queues(len(unwanted[at : at + QUEUES_PER_TURN]))
+            for key in unwanted[at : at + QUEUES_PER_TURN]:
+                if (
+                    not is_wanted(*key) and queues.known(*key).is_empty
+                ):  # this may have changed while the disk was busy
                     queues.delete_queue(*key)
                     gone.append(key)
         await self.sync_removals()
         return gone
 
     async def sync_removals(self) -> None:
-        """Names that were removed do not come back after this, whatever happens to the machine. Waits also
-        for what another caller has begun to sync.
+        """Makes removals durable: removed files do not come back after a crash of the machine.
+
+        Waits also for what another caller has begun to sync.
         """
         async with self._removing:
             await self._sync_removals()
@@ -300,7 +315,7 @@ class Upkeep:
             raise
 
     def disown_checkpoint(self) -> None:
-        """Before what it speaks of is cut: a crash in the middle must not find it true."""
+        """Invalidates the checkpoint before the log is cut: a crash on the way must not find it valid."""
         self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)
         checkpoints.save(self._disk, self._path, self._saved)
 
@@ -333,7 +348,7 @@ class Upkeep:
         return kept
 
     async def expect_fewer_queues(self, going: int) -> None:
-        """Before so many queues are deleted: if a checkpoint counted them, a crash would look like a loss.
+        """Prepares the checkpoint for the deletion of `going` queues: their absence is no loss after a crash.
 
         Nothing may be awaited between this and the deletion: a checkpoint would count them again.
         """
@@ -346,7 +361,7 @@ class Upkeep:
         await self.expect_fewer_queues(self._queues.count_of(topic))
 
     async def _recount(self) -> None:
-        """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""
+        """Corrects the checkpoint when queues were deleted while the disk thread wrote it."""
         while self._saved.note is not None and self._queues.files.count < self._saved.note.queues:
             await self._note_queues(self._queues.files.count)
 
@@ -363,7 +378,7 @@ class Upkeep:
         return self._index.sync() if self._index is not None else (0, 0)
 
     def _publish_index(self) -> tuple[int, int]:
-        """Returns store time and offset of the first message in its newest file."""
+        """Writes the index into its map; returns time and offset of the first message in the newest file."""
         if self._index is None:
             return sys.maxsize, sys.maxsize
         self._index.publish()
@@ -377,8 +392,10 @@ class Upkeep:
         index_begin: tuple[int, int],
         index_state: tuple[int, int],
     ) -> Checkpoint:
-        """Apache, started after a kill, deletes the newest index file and puts keys again from where these
-        fields allow: that must not be later than where the file began.
+        """Returns the new checkpoint.
+
+        Apache, started after a kill, deletes the newest index file and puts keys again from where these
+        fields allow: that must not be later than where the file begins.
         """
         begin_timestamp, begin_offset = index_begin
         return replace(
@@ -398,7 +415,7 @@ def _sync_directories(disk: Disk, directories: set[str]) -> None:
 
 
 def _mark(disk: Disk, path: str) -> None:
-    """Makes the file `abort`. An empty one says the same, and a full disk often has room for that."""
+    """Makes the file `abort`. An empty one serves as well, and often fits on a full disk."""
     if not disk.exists(path):
         try:
             disk.write(path, str(os.getpid()).encode())

@@ -6,7 +6,7 @@ import pytest
 from turbopump.cli.failures import CommandFailure
 from turbopump.cli.store import ProgressBar, bar, store_in, summary_of
 from turbopump.store.findings import Finding
-from turbopump.store.tools import Progress, VerifyReport, TopicCount
+from turbopump.store.tools import Progress, TopicCount, VerifyReport
 
 
 def test_the_bar_is_as_full_as_the_work_is_done() -> None:
@@ -22,14 +22,18 @@ def test_no_bar_is_drawn_where_nobody_looks() -> None:
 
 
 def test_a_sound_store_is_called_so() -> None:
-    report = VerifyReport("/s", is_clean=True, log_end=300, records=3, topics={"t": TopicCount(3, 300, {0, 1})})
+    report = VerifyReport(
+        "/s", is_clean=True, log_end=300, records=3, topics={"t": TopicCount(3, 300, {0, 1})}
+    )
     text = summary_of(report)
     assert "3 records in 1 topics" in text
     assert text.endswith("sound")
 
 
 def test_all_problems_are_counted_though_few_are_shown() -> None:
-    report = VerifyReport("/s", is_clean=True, problems=[Finding("crc", "record at 7")], counts=Counter(crc=250))
+    report = VerifyReport(
+        "/s", is_clean=True, problems=[Finding("crc", "record at 7")], counts=Counter(crc=250)
+    )
     text = summary_of(report)
     assert "PROBLEM: record at 7" in text
     assert "250 problems" in text

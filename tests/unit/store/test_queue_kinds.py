@@ -138,15 +138,15 @@ def test_there_are_only_so_many_light_queues() -> None:
     store = store_on(new_disk(), max_light_queues=2)
     assert store.lights is not None
     store.log.append([named(store, 0, "%LMQ%a,%LMQ%b")])
-    assert store.lights.room_for(["%LMQ%a", "%LMQ%b"])
-    assert not store.lights.room_for(["%LMQ%c"])
+    assert store.lights.has_capacity_for(["%LMQ%a", "%LMQ%b"])
+    assert not store.lights.has_capacity_for(["%LMQ%c"])
     store.log.append(
         [named(store, 1, "%LMQ%c,%LMQ%b")]
     )  # one that waited comes all the same, to where it can
     assert light_bodies(store, "%LMQ%b") == [0, 1]
     assert store.queues.find("%LMQ%c", 0) is None
     store.queues.delete_topic("%LMQ%a")
-    assert store.lights.room_for(["%LMQ%c"])
+    assert store.lights.has_capacity_for(["%LMQ%c"])
 
 
 def test_pulls_of_light_queues_that_are_not_there_take_a_bounded_memory(monkeypatch) -> None:

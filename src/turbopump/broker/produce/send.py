@@ -371,7 +371,7 @@ class SendHandler:
         if bad := [name for name in names if not light.is_good(name)]:
             remark = f"INNER_MULTI_DISPATCH names {bad[0]}, which can be no light queue: %LMQ% and no path"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if not lights.room_for(names):
+        if not lights.has_capacity_for(names):
             raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
         if len(properties.pack(pairs).encode()) + len(
             self._added
