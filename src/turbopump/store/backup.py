@@ -1,8 +1,8 @@
 """A consistent copy of a store, also while a broker writes to it.
 
 In: a store directory. Out: another one, which starts as if the broker had been killed when the copy began, or
-a little later. Everything acknowledged before that is in it. What can be made anew from the log is left out:
-a store without consume queues, index and checkpoint is completed by its first start, ours or Apache's.
+a little later. Everything acknowledged before that is in it. Files that can be rebuilt from the log are left
+out: a store without consume queues, index and checkpoint is completed by its first start, ours or Apache's.
 
 Tables are copied before the log, so that an offset never points beyond the messages that were copied. A file
 of the log is copied only when the file before it was full by then: the copy has no gap.
@@ -23,19 +23,21 @@ _ZEROS = bytes(CHUNK)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
+    """What was copied."""
+
     directory: str
     target: str
     tables: int
     log_files: int
     log_begin: int
-    bytes: int  # written; what is still empty of the last file takes no room
+    bytes: int  # written; the empty rest of the last file takes no space
 
 
 def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[Progress, None, Copied]:
     """Yields progress and returns what was copied. Raises UnusableStore when `target` is not empty."""
     disk = disk or SystemDisk()
     if disk.entries(target):
-        raise UnusableStore(f"{target} is not empty: a backup wants a directory of its own")
+        raise UnusableStore(f"the target of a backup must be an empty directory, but {target} is not")
     tables = _copy_tables(f"{directory}/config", f"{target}/config", disk)
     parts = log_parts(f"{directory}/commitlog", disk)
     total = sum(part.size for part in parts)
@@ -48,7 +50,7 @@ def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[P
                 done += size
                 written += was_written
                 yield Progress(min(done, total), total)
-        except FileNotFoundError:  # retention was quicker, and it only takes the oldest
+        except FileNotFoundError:  # deleted by retention, which only deletes the oldest
             if copied:
                 raise
             continue
@@ -82,7 +84,7 @@ def _is_begun(part: LogPart, disk: Disk) -> bool:
 
 
 def _copy(part: LogPart, directory: str, disk: Disk) -> Generator[tuple[int, int], None, None]:
-    """Yields bytes passed and bytes written. Until it is whole, the copy has a name that no store reads."""
+    """Copies a file; yields bytes read and bytes written. A partial copy has a name that no store reads."""
     source = disk.open_plain(part.path)
     try:
         unfinished = f"{os.path.dirname(directory)}/{os.path.basename(part.path)}.part"

@@ -1,6 +1,6 @@
-"""One batch consume queue held against the records of the log, which come in their order. Reads only.
+"""Checks one batch consume queue against the records of the log, given in log order. Reads only.
 
-Entries are found by number, not by offset: the first record is looked for, the others follow it.
+Entries are found by number, not by offset: the first record is searched for, the others follow it.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,7 @@ COMPARED = 6  # fields of an entry; the others are for compaction
 
 
 class BatchCheck:
-    """`next` is the offset of the next record; None before the first."""
+    """Compares the entries of a batch queue with the records. `next`: next offset; None before the first."""
 
     def __init__(self, name: str, directory: str, disk: Disk, findings: Findings) -> None:
         self.name = name
@@ -36,12 +36,12 @@ class BatchCheck:
         self._first = int(files[0].name) // BATCH_UNIT if files else 0
         self._after = (int(files[-1].name) + files[-1].size) // BATCH_UNIT if files else 0
         self._number = -1  # of the entry that the next record must have
-        self._begin = 0  # the number of the first record's
+        self._begin = 0  # number of the first record's entry
         self._missing = 0
         self._chunk_at, self._chunk = 0, b""
 
     def record(self, fields: Fields, physical: int, size: int, tags_code: int) -> None:
-        """A record of the log."""
+        """Checks the entry of a record."""
         offset, messages = fields.queue_offset, inner.count(fields.properties)
         self._check_order(offset, physical)
         if self._number < 0:
@@ -54,18 +54,20 @@ class BatchCheck:
             return
         self._number += 1
         if found[:COMPARED] != wanted:
-            self._findings.blame("wrong entry", f"{self.name}[{offset}] is {found[:COMPARED]}, not {wanted}")
+            self._findings.add_problem(
+                "wrong entry", f"{self.name}[{offset}] is {found[:COMPARED]}, not {wanted}"
+            )
 
     def finish(self, log_begin: int, log_end: int, is_clean: bool, is_deleted: bool) -> None:
-        """All records were seen."""
+        """Checks the rest of the queue, after the last record."""
         if self._missing:
             text = f"{self.name} lacks its last {self._missing} entries"
             if is_deleted:
-                self._findings.note("records of deleted topics", text, self._missing)
+                self._findings.add_note("records of deleted topics", text, self._missing)
             elif is_clean:
-                self._findings.blame("missing entry", text, self._missing)
+                self._findings.add_problem("missing entry", text, self._missing)
             else:
-                self._findings.note("entries not written yet", text, self._missing)
+                self._findings.add_note("entries not written yet", text, self._missing)
         for number in range(self._first, self._begin if self._number >= 0 else self._after):
             found = self._entry(number)
             if found == NOTHING:
@@ -78,29 +80,29 @@ class BatchCheck:
             number += 1
 
     def forget(self) -> None:
-        """Gives the memory back."""
+        """Frees memory."""
         self._chunk = b""
 
     def _check_order(self, offset: int, physical: int) -> None:
         if self.next is None or offset == self.next:
             return
-        if offset == 0:  # deleted and made again: entries of the old one are gone
+        if offset == 0:  # recreated: entries of the old queue are gone
             self._number, self._missing = -1, 0
-            self._findings.note("queue began anew", f"{self.name} at log offset {physical}")
+            self._findings.add_note("queue was recreated", f"{self.name} at log offset {physical}")
         else:
             what = "offset given twice" if offset < self.next else "offsets skipped"
             text = f"{self.name}: the record at {physical} has {offset}, {self.next} was next"
-            self._findings.blame(what, text)
+            self._findings.add_problem(what, text)
 
     def _extra(self, number: int, physical: int, log_end: int, is_clean: bool) -> None:
         text = f"entry {number} of {self.name} points to {physical}"
         if physical >= log_end and not is_clean:
-            self._findings.note("entry behind the end of the log", text)
+            self._findings.add_note("entry behind the end of the log", text)
         else:
-            self._findings.blame("extra entry", text)
+            self._findings.add_problem("extra entry", text)
 
     def _find(self, physical: int) -> int:
-        """The number of the first entry that points there or behind, or is none."""
+        """Returns the number of the first entry that is blank or points to this offset or behind it."""
 
         def is_behind(number: int) -> bool:
             found = self._entry(number)

@@ -1,4 +1,4 @@
-"""How the store is laid out and how careful it is. A value: built once, by whoever starts the store.
+"""Settings of the store: where its files are, their sizes, flushing, reading, deletion.
 
 The name after each `#` is Apache's key for the same thing in `broker.conf`; defaults are Apache's unless a
 line says why not.
@@ -19,6 +19,8 @@ def _home_store() -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
+    """Settings of a store, with Apache's defaults."""
+
     # where
     root_dir: str = field(default_factory=_home_store)  # storePathRootDir
     commit_log_dir: str = ""  # storePathCommitLog; empty: <root_dir>/commitlog
@@ -33,10 +35,10 @@ class StoreConfig:
     index_items: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable
 
-    # what is accepted
+    # messages
     max_message_size: int = 4_194_304  # maxMessageSize
     message_delay_levels: str = DELAY_LEVELS  # messageDelayLevel
-    light_queues: bool = False  # enableLmq; it needs the next as well
+    light_queues: bool = False  # enableLmq; needs the next one as well
     multi_dispatch: bool = False  # enableMultiDispatch
     max_light_queues: int = 20_000  # maxLmqConsumeQueueNum
 
@@ -47,7 +49,7 @@ class StoreConfig:
     flush_thorough_interval_ms: int = 10_000  # flushCommitLogThoroughInterval
     sync_flush_timeout_ms: int = 5_000  # syncFlushTimeout
     consume_queue_flush_interval_ms: int = 1_000  # flushIntervalConsumeQueue
-    # flushConsumeQueueThoroughInterval, 60 s there: what was stored since is read again after a crash
+    # flushConsumeQueueThoroughInterval, 60 s in Apache: the log since then is read again after a crash
     checkpoint_interval_ms: int = 10_000
     page_cache_busy_ms: int = 1_000  # osPageCacheBusyTimeOutMills
     transient_pool: bool = False  # transientStorePoolEnable; only with ASYNC_FLUSH, as in Apache
@@ -61,7 +63,7 @@ class StoreConfig:
     max_count_in_memory: int = 32  # maxTransferCountOnMessageInMemory
     max_bytes_on_disk: int = 65_536  # maxTransferBytesOnMessageInDisk
     max_count_on_disk: int = 8  # maxTransferCountOnMessageInDisk
-    # ours alone: bytes in one answer to who asks for bulk, from wherever; 0: the limits above hold for all
+    # ours alone: bytes in one answer to a bulk pull, from memory or disk; 0: the limits above hold for all
     max_bulk_bytes: int = 1 << 20
     max_query_count: int = 64  # maxMsgsNumBatch
     default_query_count: int = 32  # defaultQueryMaxNum
@@ -72,12 +74,12 @@ class StoreConfig:
     delete_files_at_once: int = 10  # deleteFileBatchMax
     delete_when: str = "04"  # deleteWhen: hours of the day, separated by ;
     file_reserved_hours: int = 72  # fileReservedTime
-    disk_max_used_ratio: int = 75  # diskMaxUsedSpaceRatio, percent: above it old files go
-    disk_force_clean_ratio: int = 85  # diskSpaceCleanForciblyRatio: above it their age no longer counts
+    disk_max_used_ratio: int = 75  # diskMaxUsedSpaceRatio, percent: above it old files are deleted
+    disk_force_clean_ratio: int = 85  # diskSpaceCleanForciblyRatio: above it young files are deleted too
     disk_warning_ratio: int = 90  # diskSpaceWarningLevelRatio, percent: above it nothing is written
     clean_forcibly: bool = True  # cleanFileForciblyEnable
 
-    # ours alone: bounds of what is held open
+    # ours alone: limits of open files
     open_log_files: int = 64  # maps of older commit-log files
     open_queue_files: int = 512  # descriptors of consume-queue files
 
@@ -91,7 +93,7 @@ class StoreConfig:
 
     @property
     def set_aside_dir(self) -> str:
-        """Keeps what was cut from the end of the log."""
+        """Directory for what was cut from the end of the log."""
         return os.path.join(os.path.dirname(os.path.normpath(self.log_dir)), "set-aside")
 
     @property

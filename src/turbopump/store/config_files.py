@@ -1,7 +1,7 @@
-"""The small files of `config/`: whole contents, replaced so that a crash at any point leaves one to load.
+"""The small files of `config/`, replaced as a whole: a crash at any point leaves one that can be loaded.
 
 Each has a `.bak` beside it, the contents before the last change, as Apache's broker keeps and reads it. What
-the bytes mean is known by whoever loads and saves them, nothing here.
+the bytes mean is known to the callers only.
 """
 
 import contextlib
@@ -18,17 +18,19 @@ def _has_content(data: bytes) -> bool:
 
 
 class ConfigFiles:
+    """Loads and saves the files of `config/`."""
+
     def __init__(self, directory: str, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
 
     def load(self, name: str, valid: Callable[[bytes], bool] = _has_content) -> bytes | None:
-        """The current contents, or the ones before when those are damaged; None when there is neither.
+        """Returns the current contents, or the previous ones when those are damaged; None: neither.
 
-        `valid` says whether contents can be used; an exception from it counts as no.
+        `valid` returns whether contents can be used; an exception counts as no.
         """
         with contextlib.suppress(FileNotFoundError):
-            # A process killed inside `save` may not have come to this; what is loaded must not vanish later.
+            # A process may have been killed in `save` before this sync; what is loaded must not vanish later.
             self._disk.sync_dir(self._directory)
         # The newest contents may be under the temporary name only.
         for candidate in (name, f"{name}.bak", f"{name}.tmp"):
@@ -37,14 +39,14 @@ class ConfigFiles:
                 continue
             if _is_valid(data, valid):
                 if candidate != name:
-                    log.warning("%s is missing or damaged, %s is used instead", self._path(name), candidate)
+                    log.warning("%s is missing or damaged; using %s instead", self._path(name), candidate)
                 return data
             if candidate == name:
                 log.warning("%s is damaged (%d bytes)", self._path(name), len(data))
         return None
 
     def save(self, name: str, data: bytes) -> None:
-        """Durable when it returns. Blocking: two syncs."""
+        """Replaces the contents, durably. Blocks for two syncs."""
         path = self._path(name)
         self._disk.make_dirs(self._directory)
         self._disk.write(f"{path}.tmp", data, sync=True)

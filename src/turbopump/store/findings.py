@@ -1,38 +1,43 @@
-"""What a check of a store found: problems, which are wrong, and notes, which are worth knowing."""
+"""Results of a check of a store: problems, and notes about what is unusual but not wrong."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-SAMPLES = 100  # of one kind are kept in words; the rest is counted
+MAX_SAMPLES = 100  # texts kept of each kind; the rest is only counted
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """One problem or note."""
+
     kind: str
     text: str
 
 
 @dataclass(slots=True)
 class Findings:
+    """Problems and notes, counted by kind."""
+
     problems: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def blame(self, kind: str, text: str, count: int = 1) -> None:
+    def add_problem(self, kind: str, text: str, count: int = 1) -> None:
         self._add(self.problems, kind, text, count)
 
-    def note(self, kind: str, text: str, count: int = 1) -> None:
+    def add_note(self, kind: str, text: str, count: int = 1) -> None:
         self._add(self.notes, kind, text, count)
 
-    def take(self, others: "Findings") -> None:
-        room = {kind: SAMPLES - self.counts[kind] for kind in others.counts}
+    def merge(self, others: "Findings") -> None:
+        """Adds the problems of another check."""
+        left = {kind: MAX_SAMPLES - self.counts[kind] for kind in others.counts}
         for problem in others.problems:
-            if room[problem.kind] > 0:
-                room[problem.kind] -= 1
+            if left[problem.kind] > 0:
+                left[problem.kind] -= 1
                 self.problems.append(problem)
         self.counts += others.counts
 
     def _add(self, where: list[Finding], kind: str, text: str, count: int) -> None:
-        if self.counts[kind] < SAMPLES:
+        if self.counts[kind] < MAX_SAMPLES:
             where.append(Finding(kind, text))
         self.counts[kind] += count

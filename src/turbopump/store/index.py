@@ -1,14 +1,14 @@
 """The hash index: from the hash of `topic#key` to the physical offsets of the messages that carry the key.
 
-In come (physical offset, store time, key hash) in log order from the dispatcher; out go offsets for key
-queries. A full file is followed by a new one. Nothing here reads the log or tells keys of one hash apart.
+In: physical offset, store time and key hash of messages, in log order, from the dispatcher. Out: offsets for
+key queries. A full file is followed by a new one. Nothing here reads the log or tells apart keys of one hash.
 
 After a crash of the machine any page of the file in use may be older than its header says. The caller then
   1. calls `truncate(offset)` with an offset below which everything was put before the last good `flush`
      or, when it has none, `remove_newer(timestamp)` with the checkpoint's index time, as Apache does;
   2. calls `truncate(end)` when the log itself ends at or before `end_offset`;
-  3. puts the keys of every record from `end_offset` on again. What is there is dropped, so an earlier start
-     does no harm.
+  3. puts the keys of every record from `end_offset` on again. Keys that are there are dropped, so an earlier
+     start does no harm.
 """
 
 import contextlib
@@ -22,12 +22,14 @@ from turbopump.runtime.disk import Disk
 from turbopump.store.append import Keys
 from turbopump.store.index_file import HEADER, ITEM, SLOT, IndexFile, file_size, seconds_between
 
-CHAIN_STEPS = 1_000_000  # longest walk of one query, about half a second in all
+MAX_CHAIN_STEPS = 1_000_000  # items visited by one query, about half a second in all
 
 Entry = tuple[int, int, int]  # physical offset, store timestamp, key hash
 
 
 class Index:
+    """All files of the hash index."""
+
     def __init__(self, directory: str, disk: Disk, slots: int, items: int, clock: Clock) -> None:
         self._directory = directory
         self._disk = disk
@@ -55,7 +57,7 @@ class Index:
 
     @property
     def end_offset(self) -> int:
-        """Offset of the last message that was put; some keys of that one may be missing after a crash."""
+        """Offset of the last message that was put; after a crash some of its keys may be missing."""
         return self._files[-1].end_offset if self._files else 0
 
     @property
@@ -76,17 +78,20 @@ class Index:
         self.put_many(((physical_offset, store_timestamp, key_hash),))
 
     def put_many(self, entries: Iterable[Entry]) -> None:
-        """Puts entries in log order. OSError when the disk is full: the entries up to there were put."""
+        """Puts entries in log order. Raises OSError when the disk is full, after some entries were put."""
         remaining = iter(entries)
         while (entry := self._put_while_room(remaining)) is not None:
             self._put_in_new_room(*entry)
 
     def put_keys(self, put: PutKeys, waiting: list[Keys], most: int) -> int:
-        """The compiled twin of the loop below, for messages that wait; returns how many it could put."""
+        """Puts keys with the compiled twin of the loop below; returns how many messages it could put."""
         return self._files[-1].put_keys(put, waiting, most, self._repeat_offset) if self._files else 0
 
     def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
-        """The hot loop, 0.4 us per entry (benchmarks/micro.py). Returns the entry that found no room."""
+        """Puts entries while the file has space; returns the first that does not fit.
+
+        0.4 us each (`micro.py`).
+        """
         file = self._files[-1] if self._files else self._roll()
         slots, slot_count, pack = file.working_slots(), file.slot_count, ITEM.pack
         count, limit, used = file.count, file.limit, file.used
@@ -116,7 +121,7 @@ class Index:
         return refused
 
     def _put_in_new_room(self, offset: int, timestamp: int, key_hash: int) -> None:
-        """Puts the first item of a file, or of a part of it that has no blocks yet."""
+        """Puts the first item of a file, or of a part that has no blocks on the disk yet."""
         file = self._files[-1]
         if file.count >= file.item_count:
             file = self._roll()
@@ -136,7 +141,7 @@ class Index:
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int
     ) -> Generator[None, None, list[int]]:
         """Returns the newest `max_count` offsets, ascending, of messages whose index time is in [begin, end].
-        Yields now and then in a long search, for others to have their turn.
+        Yields between slices of a long search.
         """
         found: dict[int, None] = {}
         steps = 0
@@ -144,7 +149,7 @@ class Index:
             if file.overlaps(begin_ms, end_ms):
                 for more in file.search(key_hash, begin_ms, end_ms, max_count, found):
                     steps += more
-                    if steps >= CHAIN_STEPS:
+                    if steps >= MAX_CHAIN_STEPS:
                         return sorted(found)
                     yield
             if file.begin_timestamp < begin_ms or len(found) >= max_count:
@@ -152,12 +157,12 @@ class Index:
         return sorted(found)
 
     def publish(self) -> None:
-        """Writes header and slots into the map: what a killed process leaves behind. Call it on the loop."""
+        """Writes header and slots into the map, where they survive a kill. Has to be called on the loop."""
         for file in self._files:
             file.publish()
 
     def sync(self) -> tuple[int, int]:
-        """Makes what was published durable and returns its `last_update`; may run beside the loop.
+        """Makes published items durable and returns their `last_update`; may run in a worker thread.
 
         Once a sync failed, each later one raises too, until `publish` has written everything again.
         """
@@ -179,23 +184,23 @@ class Index:
             raise
 
     def flush(self) -> tuple[int, int]:
-        """`publish` and `sync`: returns time and offset of the last message; all before it is durable now."""
+        """Publishes and syncs; returns time and offset of the last message that is durable now."""
         self.publish()
         return self.sync()
 
     def delete_before(self, min_offset: int) -> None:
-        """Deletes the files all of whose messages left the log; never the last."""
+        """Deletes files without messages in the log, never the last one."""
         while len(self._files) > 1 and self._files[0].end_offset < min_offset:
             self._remove(self._files[0])
 
     def remove_newer(self, timestamp: int) -> None:
-        """Deletes the files from the first that was written to after `timestamp`, or never, on."""
+        """Deletes the first file that was written to after `timestamp`, or is empty, and all later ones."""
         newer = (n for n, f in enumerate(self._files) if f.end_timestamp > timestamp or f.count <= 1)
         self._remove_durably(self._files[next(newer, len(self._files)) :])
         self._remember_end()
 
     def truncate(self, offset: int) -> None:
-        """Forgets all messages from `offset` on, durably; the last file left gets its slots made anew.
+        """Removes all messages from `offset` on, durably; rebuilds the slots of the last remaining file.
 
         The slots, and the items from `offset` on, may be in any state. The end time becomes the index time of
         the last item, which may be a second early.
@@ -210,7 +215,7 @@ class Index:
         self._remember_end()
 
     def close(self) -> None:
-        """Syncs nothing: `flush` before, when the files shall be whole without a recovery."""
+        """Closes the files without a sync: call `flush` before, or the next start has to recover."""
         for file in self._files:
             file.publish()
             file.close()
@@ -250,7 +255,7 @@ class Index:
             self._disk.sync_dir(self._directory)
 
     def _remember_end(self) -> None:
-        """The last message may lack keys. Those it has must not be put twice when it is dispatched again."""
+        """Remembers the keys of the last message: when it is dispatched again, only missing ones are put."""
         self._repeat_offset, self._repeated = self.end_offset, []
         for file in reversed([file for file in self._files if file.is_ours]):
             for number in range(file.count - 1, 0, -1):
@@ -267,7 +272,7 @@ class Index:
 
 
 def _file_name(now_ms: int, last: str) -> str:
-    """Local time, yyyyMMddHHmmssSSS; after the last name also when the clock went back."""
+    """Returns local time as yyyyMMddHHmmssSSS; greater than the last name even if the clock went back."""
     name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
     if name > last:
         return name

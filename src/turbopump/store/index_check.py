@@ -1,7 +1,7 @@
-"""The index held against the records of the log, which come in their order. Reads only.
+"""Checks the index against the records of the log, given in log order. Reads only.
 
-Items lie in the order of the log, over all files: they are read as one stream beside it. Each must be for a
-key of the record it points to, and linked to the item before it in its chain; at the end of a file its slots
+Items are in the order of the log, over all files: they are read as one stream beside it. Each must belong to
+a key of the record it points to, and link to the item before it in its chain; at the end of a file its slots
 must point to the last item of each chain.
 """
 
@@ -18,6 +18,8 @@ CHUNK = ITEM.size * 50_000
 
 
 class IndexCheck:
+    """Compares the items of the index with the keys of the records."""
+
     def __init__(
         self,
         directory: str,
@@ -45,7 +47,7 @@ class IndexCheck:
         self._missing = 0
 
     def check(self, offset: int, hashes: list[int], also_allowed: int | None) -> None:
-        """A record with its keys. `also_allowed`: 5.5 adds one for the tag."""
+        """Checks the items of a record. `also_allowed`: Apache 5.5 adds one for the tag."""
         found = self._take(offset)
         if not set(hashes) <= found:
             if self._missing_from is None:
@@ -54,31 +56,33 @@ class IndexCheck:
         elif hashes:
             self._end_gap()
         if extra := found.difference(hashes, (also_allowed,)):
-            self._findings.blame("foreign item", f"index: keys {sorted(extra)} of the record at {offset}")
+            self._findings.add_problem(
+                "foreign item", f"index: keys {sorted(extra)} of the record at {offset}"
+            )
 
     def finish(self, log_end: int) -> None:
-        """All records were seen."""
+        """Checks the rest of the index, after the last record."""
         if self._missing and self.exists:
             text = f"index: {self._missing} records from {self._missing_from} to the end of the log"
             if self._is_clean:
-                self._findings.blame("missing keys", text, self._missing)
+                self._findings.add_problem("missing keys", text, self._missing)
             else:
-                self._findings.note("keys not written yet", text, self._missing)
+                self._findings.add_note("keys not written yet", text, self._missing)
         while self._item is not None:
             offset = self._item[0]
             if offset >= log_end and not self._is_clean:
-                self._findings.note("item behind the end of the log", f"index: {offset}")
+                self._findings.add_note("item behind the end of the log", f"index: {offset}")
             else:
-                self._findings.blame("extra item", f"index: no record at {offset}")
+                self._findings.add_problem("extra item", f"index: no record at {offset}")
             self._item = next(self._stream, None)
 
     def _take(self, offset: int) -> set[int]:
-        """The hashes of the items that point to this record; what points before it points nowhere."""
+        """Returns the hashes of the items that point to this record, and reports items before it."""
         found: set[int] = set()
         item = self._item
         while item is not None and item[0] <= offset:
             if item[0] < offset:
-                self._findings.blame("extra item", f"index: no record with keys at {item[0]}")
+                self._findings.add_problem("extra item", f"index: no record with keys at {item[0]}")
             else:
                 found.add(item[1])
             item = next(self._stream, None)
@@ -88,7 +92,7 @@ class IndexCheck:
     def _end_gap(self) -> None:
         if self._missing:
             text = f"index: {self._missing} records from {self._missing_from} on"
-            self._findings.blame("missing keys", text, self._missing)
+            self._findings.add_problem("missing keys", text, self._missing)
         self._missing, self._missing_from = 0, None
 
     def _shape_of(self, path: str) -> tuple[int, int] | None:
@@ -99,7 +103,7 @@ class IndexCheck:
             mapped.close()
 
     def _items(self, log_begin: int) -> Iterator[tuple[int, int]]:
-        """Offset and hash of each item of each file, whose messages are in the log."""
+        """Yields offset and hash of the items whose messages are in the log."""
         for path in self._paths:
             mapped = self._disk.open_mapped(path, writable=False)
             try:
@@ -115,7 +119,9 @@ class IndexCheck:
         shape = shape_of(buffer, size, self._shape) if count > 1 else None
         if shape is None:
             if count > 1:
-                self._findings.blame("unknown index file", f"{path}: of how many slots and items?")
+                self._findings.add_problem(
+                    "unknown index file", f"{path}: the numbers of slots and items are unknown"
+                )
             return
         slots = array("i", bytes(shape[0] * SLOT.size))
         items_at = HEADER.size + shape[0] * SLOT.size
@@ -126,18 +132,18 @@ class IndexCheck:
                 slot = key_hash % shape[0]
                 if previous != slots[slot]:
                     text = f"{path}: item {number} follows {previous}, not {slots[slot]}"
-                    self._findings.blame("broken chain", text)
+                    self._findings.add_problem("broken chain", text)
                 slots[slot] = number
                 number += 1
                 yield offset, key_hash
         if self._is_clean and slots != native_slots(bytes(buffer[HEADER.size : items_at])):
-            self._findings.blame(
+            self._findings.add_problem(
                 "wrong slots", f"{path}: slots do not point to the last items of their chains"
             )
 
 
 def shape_of(buffer: Buffer, size: int, asked: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Slots and items of a file: as asked, Apache's default, or where the last item must be."""
+    """Returns slots and items of a file: as asked, Apache's default, or derived from the last item."""
     for shape in (asked, DEFAULT_SHAPE):
         if shape is not None and size == file_size(*shape):
             return shape
@@ -155,7 +161,7 @@ def shape_of(buffer: Buffer, size: int, asked: tuple[int, int] | None) -> tuple[
 
 
 def _chains_fit(buffer: Buffer, slots: int, begin: int, count: int) -> bool:
-    """Whether the first items are linked as so many slots would link them."""
+    """Whether the first items are linked as they would be with this number of slots."""
     items_at = HEADER.size + slots * SLOT.size
     newest: dict[int, int] = {}
     for number in range(1, min(count, 1000)):

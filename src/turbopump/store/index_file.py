@@ -4,7 +4,7 @@
 
 An item is written to the map when it is put. The slots of the file in use are a native array in memory, which
 `publish` copies into the map together with the header: a killed process leaves the file as it was published,
-and the items behind it are put again. When a new file begins is decided in `index.py`.
+and later items are put again. When a new file begins is decided in `index.py`.
 """
 
 import struct
@@ -21,7 +21,7 @@ SLOT = struct.Struct(">i")
 ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previous item of the chain
 
 RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
-STEPS_PER_SLICE = 10_000  # of a search, about 5 ms
+STEPS_PER_TURN = 10_000  # items visited by a search, about 5 ms
 _MAX_SECONDS = 2**31 - 1
 LAST_TIME = 253_402_300_799_999  # the end of the year 9999
 _CHUNK = ITEM.size * 50_000
@@ -39,8 +39,8 @@ class IndexFile:
         self.path = mapped.path
         self.name = mapped.path.rpartition("/")[2]
         self.slot_count = slots
-        # A file of other counts, or with a begin time that no clock says, cannot be searched; it takes no
-        # items either and goes when its messages go.
+        # A file with other counts, or with an impossible begin time, cannot be searched; it takes no items
+        # either, and is deleted with its messages.
         begin_timestamp = HEADER.unpack_from(mapped.buffer)[0]
         self.is_ours = mapped.size == file_size(slots, items) and 0 <= begin_timestamp <= LAST_TIME
         self.item_count = items if self.is_ours else 0
@@ -59,14 +59,15 @@ class IndexFile:
         self.end_timestamp: int = header[1]
         self.begin_offset: int = header[2]
         self.end_offset: int = header[3]
-        self.used = max(0, min(header[4], self.slot_count))  # of a damaged header: a number that can grow
+        # Bounded, as the header may be damaged: the number has to be able to grow.
+        self.used = max(0, min(header[4], self.slot_count))
         count: int = header[5]
         self.count = self._published_count = max(1, min(count, self.item_count) if self.is_ours else count)
         self.published = (self.end_timestamp, self.end_offset)
 
     @property
     def limit(self) -> int:
-        """Number of the first item that cannot simply be written."""
+        """Number of the first item for which blocks have to be reserved before."""
         return self._reserved if self.count > 1 else 1
 
     def working_slots(self) -> "array[int]":
@@ -80,7 +81,7 @@ class IndexFile:
         return native_slots(self._buffer[HEADER.size : self._items_at])
 
     def rest(self) -> None:
-        """The file is full: give its array back."""
+        """Frees the array of slots of a full file."""
         self._slots = None
 
     def reserve(self) -> None:
@@ -99,7 +100,7 @@ class IndexFile:
         self.used, self.end_timestamp, self.end_offset = used, end_timestamp, end_offset
 
     def put_keys(self, put: PutKeys, waiting: list[Keys], most: int, repeat_offset: int) -> int:
-        """Puts the keys of the first messages, whole, while there is room; returns of how many."""
+        """Puts all keys of the first messages while the file has space; returns how many messages."""
         done, self.count, self.used, self.end_timestamp, self.end_offset = put(
             waiting,
             most,
@@ -126,7 +127,7 @@ class IndexFile:
     def search(
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int, found: dict[int, None]
     ) -> Iterator[int]:
-        """Adds offsets to `found`, newest first; yields now and then the number of items looked at since."""
+        """Adds offsets to `found`, newest first; yields between slices the number of items visited since."""
         slot = key_hash % self.slot_count
         if self._slots is not None:
             number = self._slots[slot]
@@ -140,9 +141,9 @@ class IndexFile:
                 found[offset] = None
             if item_time < begin_ms:
                 break
-            limit, number = number, previous  # a chain only ever leads back
+            limit, number = number, previous  # a chain only leads back, so damage cannot make it endless
             steps += 1
-            if steps == STEPS_PER_SLICE:
+            if steps == STEPS_PER_TURN:
                 yield steps
                 steps = 0
                 if self._closed:  # deleted meanwhile, with its messages
@@ -177,7 +178,7 @@ class IndexFile:
             SLOT.pack_into(self._buffer, HEADER.size + slot * SLOT.size, slots[slot])
 
     def _write_again(self) -> None:
-        """The system takes the pages of a failed sync for clean: only bytes written again reach the disk."""
+        """Writes everything again: the system counts the pages of a failed sync as clean."""
         for at in range(0, self._items_at + self.count * ITEM.size, _CHUNK):
             end = min(at + _CHUNK, self._mapped.size)
             self._buffer[at:end] = self._buffer[at:end]
@@ -197,11 +198,11 @@ class IndexFile:
                 raise
 
     def cut(self, offset: int) -> bool:
-        """Keeps the items before `offset`, with slots made from them alone; False when there are none."""
+        """Keeps the items before `offset` and builds the slots from them; returns False when none is left."""
         if not self.is_ours:
             return self.end_offset < offset
         if self.count > 1 and self.end_offset < offset and max(self._slots_on_disk()) < self.count:
-            self._clear_items_from(self.count)  # header and slots are of one time
+            self._clear_items_from(self.count)  # header and slots agree
             return True
         slots = _empty(self.slot_count)
         kept = self._link_again(slots, offset)
@@ -237,8 +238,9 @@ class IndexFile:
             yield from ITEM.iter_unpack(bytes(self._buffer[at : min(at + _CHUNK, stop)]))
 
     def _clear_items_from(self, number: int) -> None:
-        """Left-overs must not pass for items after the next crash. Behind allocated blocks there are none:
-        items follow one another, and so do their blocks.
+        """Clears left-overs, which must not pass for items after the next crash.
+
+        Behind the allocated blocks there are none: items follow one another, and so do their blocks.
         """
         stop = min(self._items_at + self._mapped.allocated(), self._mapped.size)
         for at in range(self._items_at + number * ITEM.size, stop, _CHUNK):
@@ -261,7 +263,7 @@ def _empty(slots: int) -> "array[int]":
 
 
 def native_slots(slots: "bytes | bytearray | array[int]") -> "array[int]":
-    """Slots between the file's byte order and ours; the same swap leads there and back."""
+    """Converts slots between the byte order of the file and that of the machine, in either direction."""
     numbers = array("i", slots)
     if sys.byteorder == "little":
         numbers.byteswap()

@@ -1,4 +1,4 @@
-"""One consume queue held against the records of the log, which come in their order. Reads only."""
+"""Checks one consume queue against the records of the log, given in log order. Reads only."""
 
 from turbopump.runtime.disk import Disk
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT
@@ -12,7 +12,7 @@ NO_ENTRY = bytes(UNIT)
 
 
 class QueueCheck:
-    """`next` is the queue offset of the next record; None before the first."""
+    """Compares the entries of a queue with the records. `next`: offset of the next record; None: none yet."""
 
     def __init__(
         self, name: str, directory: str, ext_directory: str | None, disk: Disk, findings: Findings
@@ -22,7 +22,7 @@ class QueueCheck:
         self._directory = directory
         self._disk = disk
         self._findings = findings
-        self._found = Findings()  # of the present life of the queue
+        self._found = Findings()  # since the queue was last recreated
         files = [
             entry
             for entry in disk.entries(directory)
@@ -38,7 +38,7 @@ class QueueCheck:
         self._ext = _extension(ext_directory, disk) if ext_directory is not None else None
 
     def check(self, queue_offset: int, physical: int, size: int, tags_code: int | None) -> None:
-        """A record of the log. `tags_code` None: it depends on the broker's configuration."""
+        """Checks the entry of a record. `tags_code` None: it depends on the broker's configuration."""
         self._check_order(queue_offset, physical)
         self.next = queue_offset + 1
         found = self._entry(queue_offset)
@@ -54,45 +54,45 @@ class QueueCheck:
         entry: tuple[int, int, int] = ENTRY.unpack(found)
         if entry[:2] != (physical, size) or not self._is_tag(entry[2], tags_code):
             wanted = (physical, size, tags_code)
-            self._found.blame("wrong entry", f"{self.name}[{queue_offset}] is {entry}, not {wanted}")
+            self._found.add_problem("wrong entry", f"{self.name}[{queue_offset}] is {entry}, not {wanted}")
 
     def finish(self, log_begin: int, log_end: int, is_clean: bool, is_deleted: bool) -> None:
-        """All records were seen."""
-        self._findings.take(self._found)
+        """Checks the rest of the queue, after the last record."""
+        self._findings.merge(self._found)
         if self._missing_from is not None and self.next is not None:
             count = self.next - self._missing_from
             text = f"{self.name} lacks its last {count} entries, from {self._missing_from} on"
             if is_deleted:
-                self._findings.note("records of deleted topics", f"{self.name}: {count} records", count)
+                self._findings.add_note("records of deleted topics", f"{self.name}: {count} records", count)
             elif is_clean:
-                self._findings.blame("missing entry", text, count)
+                self._findings.add_problem("missing entry", text, count)
             else:
-                self._findings.note("entries not written yet", text, count)
+                self._findings.add_note("entries not written yet", text, count)
         if self.exists:
             self._check_beginning(log_begin, log_end, is_clean)
             self._check_end(log_end, is_clean)
 
     def forget(self) -> None:
-        """Gives the memory back."""
+        """Frees memory."""
         self._chunk = b""
 
     def _check_order(self, queue_offset: int, physical: int) -> None:
         if self.next is None:
             self._first = queue_offset
-        elif queue_offset == 0 and self.next > 0:  # deleted and made again: entries of the old one are gone
+        elif queue_offset == 0 and self.next > 0:  # recreated: entries of the old queue are gone
             self._first, self._missing_from = 0, None
             self._found = Findings()
-            self._findings.note("queue began anew", f"{self.name} at log offset {physical}")
+            self._findings.add_note("queue was recreated", f"{self.name} at log offset {physical}")
         elif queue_offset != self.next:
             what = "offset given twice" if queue_offset < self.next else "offsets skipped"
             text = f"{self.name}: the record at {physical} has {queue_offset}, {self.next} was next"
-            self._found.blame(what, text)
+            self._found.add_problem(what, text)
 
     def _end_gap(self, queue_offset: int) -> None:
         if self._missing_from is not None:
             count = queue_offset - self._missing_from
             text = f"{self.name} lacks {count} entries from {self._missing_from} on"
-            self._found.blame("missing entry", text, count)
+            self._found.add_problem("missing entry", text, count)
             self._missing_from = None
 
     def _is_tag(self, stored: int, wanted: int | None) -> bool:
@@ -103,9 +103,10 @@ class QueueCheck:
         return stored == wanted
 
     def _check_beginning(self, log_begin: int, log_end: int, is_clean: bool) -> None:
-        """Entries before the first record point to what left the log."""
+        """Checks that entries before the first record point to deleted records."""
         end = self._first if self.next is not None else self._after_files
-        for queue_offset in range(self._first_file, min(end, self._after_files)):  # a damaged one may be huge
+        # Bounded by the files: the offset of a damaged record may be huge.
+        for queue_offset in range(self._first_file, min(end, self._after_files)):
             found = self._entry(queue_offset)
             if found == NO_ENTRY:
                 if self.next is None:
@@ -126,9 +127,9 @@ class QueueCheck:
     def _extra(self, queue_offset: int, physical: int, log_end: int, is_clean: bool) -> None:
         text = f"{self.name}[{queue_offset}] points to {physical}"
         if physical >= log_end and not is_clean:
-            self._findings.note("entry behind the end of the log", text)
+            self._findings.add_note("entry behind the end of the log", text)
         else:
-            self._findings.blame("extra entry", text)
+            self._findings.add_problem("extra entry", text)
 
     def _entry(self, queue_offset: int) -> bytes:
         at = queue_offset * UNIT - self._chunk_at

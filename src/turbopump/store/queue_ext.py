@@ -5,9 +5,9 @@ files, of
 
     i16 size | i64 tag code | i64 store time | i16 length + filter bit map
 
-A unit leaves four bytes of its file free; where there is no room for it, an i16 of -1 stands and it begins
-the next file. Without that setting tag codes are in the entries themselves; both may be in one queue. What
-the units say can all be found in the log: nothing is lost with them but time.
+A unit leaves four bytes of its file free; where it does not fit, there is an i16 of -1 and the unit begins
+the next file. Without that setting tag codes are in the entries themselves; both may be in one queue. All
+that units hold is also in the log: losing them costs time, not data.
 """
 
 import os
@@ -23,11 +23,13 @@ END_OF_FILE = struct.pack(">h", -1)
 LEFT_FREE = 4
 HIGHEST_ADDRESS = -(2**31) - 1
 ADDRESS_BASE = -(2**63)
-CHUNK = 1 << 16  # read in one go: units are asked for one after the other
+CHUNK = 1 << 16  # bytes of one read: units are read one after the other
 SWEEP_CHUNK = 1 << 12
 
 
 class ExtUnit(NamedTuple):
+    """The extension of one entry."""
+
     tags_code: int
     store_timestamp: int
     bit_map: bytes
@@ -38,14 +40,14 @@ class ExtUnit(NamedTuple):
 
 
 class Bits(NamedTuple):
-    """What a bit map of `size` bytes must have for a group that is known since `born_ms`."""
+    """Bits that a bit map of `size` bytes must have for a group that is known since `born_ms`."""
 
     mask: int
     size: int
     born_ms: int
 
     def exclude(self, unit: ExtUnit | None) -> bool:
-        """Whether the group does not want the message, for sure."""
+        """Whether the group certainly does not want the message."""
         return (
             unit is not None
             and len(unit.bit_map) == self.size
@@ -71,7 +73,7 @@ class Extension:
         self._directory = directory
         self._file_size = file_size
         self._disk = disk
-        self._written = written  # is told each file that was written, and whether it was made
+        self._written = written  # called with each file that was written, and whether it is new
         self._waiting: dict[int, bytes] = {}
         self._position = -1  # of the next unit; -1: not looked for yet
         self._chunk = b""
@@ -110,7 +112,7 @@ class Extension:
     # writing
 
     def open(self, last: int | None) -> None:
-        """Goes on behind the unit that the queue's last entry has; without such an entry, behind the last."""
+        """Continues after the unit of the queue's last entry; if it has none, after the last unit."""
         for entry in self._disk.entries(self._directory):
             if not entry.size:  # a crash came before its length was on the medium
                 self._disk.remove(os.path.join(self._directory, entry.name))
@@ -120,11 +122,11 @@ class Extension:
         position, unit = last - ADDRESS_BASE, self.unit(last)
         if unit is not None:
             self.cut(position + unit.size)
-        else:  # a crash took it: entries before it may point anywhere up to there
+        else:  # lost in a crash: entries before it may point anywhere below it
             self.cut(position - position % self._file_size + self._file_size)
 
     def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int:
-        """The address of a new unit."""
+        """Adds a unit and returns its address."""
         assert self._position >= 0, "opened before"
         size = UNIT.size + len(bit_map)
         left = self._file_size - self._position % self._file_size
@@ -137,7 +139,7 @@ class Extension:
         return position + ADDRESS_BASE
 
     def write_out(self) -> None:
-        """Writes the waiting units. When it raises OSError (no room), they go on waiting."""
+        """Writes the waiting units. When it raises OSError (full disk), they keep waiting."""
         run, begin = bytearray(), 0
         for position, unit in self._waiting.items():
             if position != begin + len(run) or position % self._file_size == 0:
@@ -164,7 +166,7 @@ class Extension:
     # removing
 
     def cut(self, position: int) -> None:
-        """Nothing is left from there on."""
+        """Removes all units from `position` on."""
         self._waiting = {at: unit for at, unit in self._waiting.items() if at < position}
         self._position = position
         self._chunk = b""
@@ -180,7 +182,7 @@ class Extension:
                 file.close()
 
     def _clear(self, file: PlainFile, at: int) -> None:
-        """What lies behind so many zeros is never reached: units grow over it."""
+        """Clears a file up to a chunk of zeros: bytes behind that are overwritten before they are read."""
         while at < self._file_size:
             length = min(SWEEP_CHUNK, self._file_size - at)
             if file.read_at(at, length) == bytes(length):
@@ -190,7 +192,7 @@ class Extension:
             at += length
 
     def delete_before(self, address: int) -> None:
-        """Removes the files whose units are all before this one."""
+        """Removes the files whose units are all before this address."""
         position = address - ADDRESS_BASE
         for start in self._starts():
             if start + self._file_size < position:
@@ -202,7 +204,7 @@ class Extension:
         self._position, self._chunk = 0, b""
 
     def _end(self) -> int:
-        """Behind the last unit of the last file."""
+        """Returns the position after the last unit of the last file."""
         starts = self._starts()
         position = starts[-1] if starts else 0
         end = position + self._file_size

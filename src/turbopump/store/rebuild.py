@@ -1,10 +1,10 @@
-"""Makes the consume queues and the index of a store anew from its log. The store must not be in use.
+"""Rebuilds the consume queues and the index of a store from its log. The store must not be in use.
 
-Removed and made again: `consumequeue`, `batchconsumequeue`, `index`. Removed: `consumequeue_ext`, into which
-only old entries pointed, and the checkpoint, which spoke of old files. The files of timers are removed when
-they are damaged: the next start of our broker makes them from the log. All else is left as it is: the log,
-the configuration, RocksDB, compaction. An `abort` file stands while it works, so that a store whose rebuild
-was interrupted is made anew by its next start.
+Removed and rebuilt: `consumequeue`, `batchconsumequeue`, `index`. Removed: `consumequeue_ext`, into which
+only old entries pointed, and the checkpoint, which described old files. The files of timers are removed when
+they are damaged: the next start of our broker rebuilds them from the log. All else is left as it is: the log,
+the configuration, RocksDB, compaction. An `abort` file exists meanwhile, so that a store whose rebuild was
+interrupted is rebuilt by its next start.
 """
 
 import os
@@ -37,19 +37,22 @@ WRITE_OUT_EVERY = 1 << 16  # records
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
+    """What was rebuilt."""
+
     records: int
     queues: int
     log_begin: int
-    log_end: int  # behind the last record that could be read
-    unread_files: int  # files of the log behind that; `verify` says what is wrong with them
-    damaged_timers: int = 0  # what was wrong with the files of timers, which were removed then
+    log_end: int  # end of the last record that could be read
+    unread_files: int  # files of the log after that; `verify` reports what is wrong with them
+    damaged_timers: int = 0  # problems in the files of timers, which were removed then
 
 
 def rebuild(
     directory: str, disk: Disk | None = None, clock: Clock | None = None, config: StoreConfig | None = None
 ) -> Generator[Progress, None, Rebuilt]:
-    """Yields progress and returns what was made. `config` gives sizes of files; without it they are those of
-    the files that are there, or Apache's defaults. Raises AlreadyLocked.
+    """Yields progress and returns what was rebuilt. Raises AlreadyLocked.
+
+    `config` has the sizes of files; without it they are those of the existing files, or Apache's defaults.
     """
     disk = disk or SystemDisk()
     config = config or config_of(directory, disk)
@@ -59,7 +62,7 @@ def rebuild(
         was_clean = not disk.exists(abort)
         were_of_batches = {topic.name for topic in disk.entries(config.batch_queue_dir) if topic.is_dir}
         _forget(directory, disk, abort)
-        work = _Rebuilding(config, disk, clock or SystemClock(), were_of_batches, was_clean)
+        work = _Rebuild(config, disk, clock or SystemClock(), were_of_batches, was_clean)
         rebuilt = yield from work.run()
         if was_clean:
             disk.remove(abort)
@@ -70,7 +73,7 @@ def rebuild(
 
 
 def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
-    """The sizes that the files of a store have."""
+    """Returns a configuration with the sizes that the files of a store have."""
     defaults = StoreConfig(root_dir=directory, commit_log_dir=log_dir)
     parts = log_parts(defaults.log_dir, disk)
     slots, items = _index_shape(defaults, disk)
@@ -86,7 +89,7 @@ def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
 
 
 def _file_size(directory: str, disk: Disk) -> int:
-    """Of the queues there; 0 when there are none."""
+    """Returns the size of the queue files below a directory; 0 when there are none."""
     for topic in disk.entries(directory):
         for queue in disk.entries(os.path.join(directory, topic.name)):
             for file in disk.entries(os.path.join(directory, topic.name, queue.name)):
@@ -119,7 +122,9 @@ def _forget(directory: str, disk: Disk, abort: str) -> None:
     disk.sync_dir(directory)
 
 
-class _Rebuilding:
+class _Rebuild:
+    """One run over the log, which dispatches every record again."""
+
     def __init__(
         self, config: StoreConfig, disk: Disk, clock: Clock, were_of_batches: set[str], was_clean: bool
     ) -> None:
@@ -157,7 +162,7 @@ class _Rebuilding:
             files.close()
 
     def _read_all(self) -> Generator[Progress, None, int]:
-        """Returns the end of the last record."""
+        """Dispatches all records and returns the end of the last one."""
         files, size = self._log.files, self._config.commit_log_file_size
         end = self._log.min_offset
         for number, start in enumerate(files.starts, 1):
@@ -169,7 +174,7 @@ class _Rebuilding:
         return end
 
     def _forget_damaged_timers(self) -> int:
-        """How much was wrong with them."""
+        """Removes the files of timers if they are damaged; returns the number of problems."""
         self._wheel.finish()
         if self._findings.problems:
             self._disk.remove_tree(os.path.join(self._config.root_dir, "timerlog"))

@@ -1,7 +1,7 @@
-"""`config/timercheck`: up to when timers are done, and up to where they are in the wheel.
+"""`config/timercheck`: the time up to which timers have fired, and how much of the log is in the wheel.
 
-4096 bytes, of which Apache uses the first 56. Behind them is a note of ours, which counts as long as the
-numbers before it are those that we wrote: whether Apache's broker ran since is seen by that.
+4096 bytes, of which Apache uses the first 56. After them comes a note of ours, which is valid only with the
+numbers that we wrote before it: other numbers show that Apache's broker has run since.
 
     0     i64 time before which all is done | i64 end of the timer log | i64 next of the timer queue | i64 the
           same, of the master | i64 0, i64 time of writing, i64 counter: the version
@@ -25,16 +25,20 @@ END = 1 << 62  # of all numbers in it: what is larger is damage
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckNote:
+    """The part of `timercheck` that only this implementation writes."""
+
     copies_from: int
     """Copies that lie before this in the commit log were made of timers due before `read_ms`."""
     timers_from: int
     """Timers that lie before this in the commit log are in the wheel."""
     precision_ms: int
-    """How long the slots are of which `read_ms` is one."""
+    """Length of the slots, of which `read_ms` is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerCheck:
+    """The contents of `config/timercheck`."""
+
     read_ms: int
     log_end: int
     queue_offset: int
@@ -53,19 +57,19 @@ class TimerCheck:
 
     @property
     def public(self) -> bytes:
-        """What a slave of Apache's asks for."""
+        """The bytes that Apache's slaves ask for."""
         return self.encode()[: PUBLIC.size]
 
 
 def decode(data: bytes) -> TimerCheck:
-    """Raises ValueError when it can be none."""
+    """Reads `timercheck`. Raises ValueError when the contents are impossible."""
     if len(data) < PUBLIC.size:
-        raise ValueError(f"timercheck has {len(data)} bytes")
+        raise ValueError(f"timercheck must have at least {PUBLIC.size} bytes, got {len(data)}")
     read_ms, log_end, queue_offset, _, _, written_ms, counter = PUBLIC.unpack_from(data)
     if not all(0 <= number < END for number in (read_ms, log_end, queue_offset)):
-        raise ValueError("timercheck has a number that cannot be")
+        raise ValueError("times and offsets in timercheck must be numbers from 0 to 2^62")
     if not 0 <= counter < END:
-        counter = 0  # only to be another one each time
+        counter = 0  # it only has to differ each time
     note = _note(data, (read_ms, log_end, queue_offset))
     return TimerCheck(read_ms, log_end, queue_offset, written_ms, counter, note)
 

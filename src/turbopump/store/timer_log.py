@@ -1,16 +1,16 @@
-"""The log of timers, `timerlog/`: one unit for each message that waits, in the order of the commit log.
+"""The log of timers, `timerlog/`: one unit for each waiting message, in the order of the commit log.
 
 In: units. Out: units by position. The units of one slot of the wheel (`timer_wheel.py`) are chained from the
-last to the first. Files have full size, as Apache's. What is appended waits in memory until `write_out`, and
-is safe after `sync`. What a message is, is not known here.
+last to the first. Files have full size, as Apache's. Appended units wait in memory until `write_out`, and are
+safe after a sync. Messages are not known here.
 
     unit   i32 52 | i64 unit before it in its slot, -1: none | i32 magic | i64 time of writing | i32 time of
            its slot less that | i64 record in the commit log | i32 its size | i32 hash of its topic | i64 the
            exact time
     blank  i32 bytes to the end of the file | i64 0 | i32 0xCBD43194
 
-The last number is reserved and 0 in Apache's units; ours say there in which millisecond a message is due. A
-unit that must not fire any more becomes one that recalls, without anything to recall: to Apache, and to us.
+The last number is reserved and 0 in Apache's units; in ours it is the millisecond in which a message is due.
+A unit that must not fire any more becomes one that recalls nothing, for Apache as well as for us.
 """
 
 import os
@@ -31,15 +31,17 @@ EXACT_AT, EXACT = 44, struct.Struct(">q")
 
 DEFAULT, ROLL, RECALL = 1, 2, 4
 DEAD = DEFAULT | RECALL
-NONE = -1  # no unit before it
+NONE = -1  # no previous unit
 MAX_SLOT_MS = 1_000
 
 REWRITTEN = 1 << 20
-BLOCK = 1 << 16  # read at once
-CHAIN_BLOCK = 1 << 12  # the same, of a chain: its units may be near one another, or far
+BLOCK = 1 << 16  # bytes of one read
+CHAIN_BLOCK = 1 << 12  # bytes of one read along a chain: its units may be near one another, or far
 
 
 class Unit(NamedTuple):
+    """One waiting message: its record in the commit log and the time of its slot."""
+
     previous: int
     magic: int
     written_ms: int
@@ -55,7 +57,7 @@ class Unit(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """No checksum guards it; but most damage is seen."""
+        """Whether the fields are plausible: no checksum guards a unit, but this shows most damage."""
         return (
             0 < self.magic < 2 * RECALL
             and self.written_ms > 0
@@ -66,22 +68,24 @@ class Unit(NamedTuple):
 
     @property
     def rolls(self) -> bool:
-        """It is due later than the wheel reaches: at this time it is put into the wheel again."""
+        """Whether it is due later than the wheel reaches, and is put into the wheel again at this time."""
         return self.magic & ROLL != 0
 
     @property
     def recalls(self) -> bool:
-        """Apache rolls what has both bits."""
+        """Whether it recalls another message. With both bits it rolls, as in Apache."""
         return self.magic & RECALL != 0 and not self.rolls
 
 
 class TimerFiles(NamedTuple):
+    """The files of `timerlog/`."""
+
     starts: list[int]
     """The oldest file and those that follow it without a gap, all of one size."""
     strays: list[int]
     """All others."""
     size: int
-    """Of a file; 0: there is none."""
+    """Size of a file; 0: there is none."""
 
 
 def files_of(directory: str, disk: Disk) -> TimerFiles:
@@ -100,11 +104,11 @@ def files_of(directory: str, disk: Disk) -> TimerFiles:
 
 
 Read = Callable[[int, int, int], bytes]
-"""Of the file that starts there, from this position on so many bytes."""
+"""Reads bytes of a file: its start, the position in it, the length."""
 
 
 def walk_units(at: int, file_size: int, starts: list[int], read: Read) -> Iterator[tuple[int, Unit]]:
-    """Position and unit of all from `at` on, up to something that is none: the end, or damage."""
+    """Yields position and unit of all units from `at` on, up to the end or the first damage."""
     last_offset = -1
     while at // file_size * file_size in starts:
         start = at - at % file_size
@@ -123,13 +127,15 @@ def walk_units(at: int, file_size: int, starts: list[int], read: Read) -> Iterat
             yield at, unit
             at += UNIT_SIZE
         else:
-            if len(block) < UNIT_SIZE:  # less than a blank needs: nobody writes such an end
+            if len(block) < UNIT_SIZE:  # too short for a blank: the file ends here
                 at = start + file_size
 
 
 class TimerLog:
+    """Appends units and reads them by position."""
+
     def __init__(self, directory: str, file_size: int, disk: Disk) -> None:
-        """The size is that of files to come; those that are there may have been made with another."""
+        """Opens the log. `file_size` is used if there are no files yet; existing ones keep their size."""
         self._directory = directory
         self._disk = disk
         self._has_new_names = False  # files whose names are not synced yet
@@ -140,27 +146,27 @@ class TimerLog:
         self._starts, self._strays = found.starts, found.strays
         self.file_size = found.size or file_size
         self.begin = self._starts[0] if self._starts else 0
-        self._written = self.begin  # the tail goes there
+        self._written = self.begin  # position of the tail
         self._block = (0, b"")
 
     @property
     def end(self) -> int:
-        """Where the next unit goes, unless its file has no room for it."""
+        """Position of the next unit, unless it does not fit into its file."""
         return self._written + len(self._tail)
 
     # writing
 
     def append(self, unit: Unit) -> int:
-        """Its position."""
-        room = self.file_size - self.end % self.file_size
-        if room < UNIT_SIZE + BLANK.size:
-            self._tail += BLANK.pack(room, 0, BLANK_MAGIC).ljust(room, b"\0")
+        """Appends a unit and returns its position."""
+        left = self.file_size - self.end % self.file_size
+        if left < UNIT_SIZE + BLANK.size:
+            self._tail += BLANK.pack(left, 0, BLANK_MAGIC).ljust(left, b"\0")
         at = self.end
         self._tail += UNIT.pack(UNIT_SIZE, *unit)
         return at
 
     def write_out(self) -> None:
-        """Raises OSError; what could not be written goes on waiting."""
+        """Writes the waiting units. When it raises OSError, the rest keeps waiting."""
         while self._tail:
             start = self._written - self._written % self.file_size
             part = self._tail[: start + self.file_size - self._written]
@@ -170,13 +176,13 @@ class TimerLog:
             self._written += len(part)
             del self._tail[: len(part)]
 
-    def bury(self, at: int) -> None:
-        """The unit does not fire any more. It stays in the chain of its slot."""
+    def disable(self, at: int) -> None:
+        """Marks a unit that must not fire any more. It stays in the chain of its slot."""
         self._patch(at + EXACT_AT, EXACT.pack(0))
         self._patch(at + MAGIC_AT, MAGIC.pack(DEAD))
 
     def relink(self, at: int, previous: int) -> None:
-        """The unit before it in its slot is another one: slots had another length when it was written."""
+        """Sets the previous unit of a unit, when slots had another length at the time it was written."""
         self._patch(at + PREVIOUS_AT, PREVIOUS.pack(previous))
 
     def _patch(self, at: int, data: bytes) -> None:
@@ -187,7 +193,7 @@ class TimerLog:
         self._block = (0, b"")
 
     def cut(self, end: int) -> None:
-        """Nothing is left from here on, not even bytes that could be taken for units."""
+        """Removes everything from `end` on, also bytes that could be taken for units."""
         self._tail.clear()
         self._block = (0, b"")
         for start in self._strays:
@@ -204,13 +210,13 @@ class TimerLog:
         self._written = max(end, self.begin)
 
     def to_sync(self) -> list[PlainFile]:
-        """Files with bytes that are not safe yet: to be synced beside the loop."""
+        """Hands over the files with unsynced bytes, to be synced in a worker thread."""
         files = [self._file(start) for start in sorted(self._unsynced) if start in self._starts]
         self._unsynced.clear()
         return files
 
     def sync_names(self) -> None:
-        """Blocking, beside the loop: the names of new files, before their contents count as safe."""
+        """Syncs the names of new files, in a worker thread, before their contents count as safe."""
         if not self._has_new_names:
             return
         self._has_new_names = False  # first: the loop may make another file meanwhile
@@ -222,7 +228,7 @@ class TimerLog:
             raise
 
     def sync_failed(self, files: list[PlainFile]) -> None:
-        """The system may take their pages for clean now: all of them are written again. Raises OSError."""
+        """Writes files again whose sync failed: their pages may count as clean now. Raises OSError."""
         for file in files:
             start = int(os.path.basename(file.path))
             if start in self._starts:
@@ -231,7 +237,7 @@ class TimerLog:
                     file.write_at(at, file.read_at(at, REWRITTEN))
 
     def delete_before(self, log_min: int) -> None:
-        """Files go whose units all point at records that are gone; never the last."""
+        """Removes files whose units all point at deleted records, never the last one."""
         while len(self._starts) > 1 and self._last_offset(self._starts[0]) < log_min:
             self._remove(self._starts[0])
             self.begin = self._starts[0]
@@ -239,7 +245,7 @@ class TimerLog:
     # reading
 
     def unit(self, at: int) -> Unit | None:
-        """None: there is no unit at this position."""
+        """Returns the unit at a position; None when there is none."""
         if not self.begin <= at or at + UNIT_SIZE > self.end:
             return None
         if at >= self._written:
@@ -252,7 +258,7 @@ class TimerLog:
         return Unit(*found[1:]) if found[0] == UNIT_SIZE and found[1] < at else None
 
     def scan(self, at: int | None = None) -> Iterator[tuple[int, Unit]]:
-        """Position and unit of all from `at` on, up to something that is none: the end, or damage."""
+        """Yields position and unit of all units from `at` on, up to the end or the first damage."""
         self.write_out()
         at = self.begin if at is None else at
         return walk_units(at, self.file_size, self._starts, self._read)
@@ -261,14 +267,14 @@ class TimerLog:
         return self._file(start).read_at(at, length)
 
     def _read_block(self, at: int) -> tuple[int, bytes]:
-        """Chains go backwards: the block ends with the unit that is asked for."""
+        """Reads the bytes up to and including a unit: chains go backwards."""
         start = at - at % self.file_size
         base = max(start, at + UNIT_SIZE - CHAIN_BLOCK)
         self._block = base, self._file(start).read_at(base - start, at + UNIT_SIZE - base)
         return self._block
 
     def _last_offset(self, start: int) -> int:
-        """The largest record offset in a file that is followed by another."""
+        """Returns the largest record offset in a file that is followed by another."""
         count = (self.file_size - BLANK.size) // UNIT_SIZE
         unit = self.unit(start + (count - 1) * UNIT_SIZE)
         return unit.offset if unit is not None else -1

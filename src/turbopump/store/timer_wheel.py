@@ -1,8 +1,8 @@
 """The wheel of timers, `timerwheel`: for each unit of time, where in the log of timers its chain begins.
 
-A file of 1,209,600 slots, as Apache's; a slot of last fortnight is one of today. All that is in it can be
-derived from `timerlog/`, and after a start it is. Beside it, one byte a slot in memory tells which slots have
-something, so that empty times are passed over at once.
+A file of 1,209,600 slots, as Apache's, which are reused after a fortnight. All of it can be derived from
+`timerlog/`, and is derived at each start. Besides, one byte per slot in memory tells which slots are used, so
+that empty times are skipped at once.
 
     slot   i64 time / precision | i64 first unit | i64 last unit | i32 units less recalls | i32 0
 """
@@ -20,6 +20,8 @@ CHUNK = 128 * SLOT.size
 
 
 class Slot(NamedTuple):
+    """The chain of units of one slot."""
+
     first: int
     last: int
     units: int
@@ -29,6 +31,8 @@ EMPTY = Slot(-1, -1, 0)
 
 
 class TimerWheel:
+    """The slots of the wheel, by time."""
+
     def __init__(self, path: str, disk: Disk, precision_ms: int) -> None:
         self._path = path
         self._disk = disk
@@ -36,10 +40,10 @@ class TimerWheel:
         self.slots = SLOTS
         self._occupied = bytearray(self.slots)
         self._unwritten: dict[int, bytes] = {}
-        self._file: PlainFile | None = None  # not before there is something to write
+        self._file: PlainFile | None = None  # made with the first write
 
     def begin(self, slots: Mapping[int, Slot]) -> None:
-        """These are the slots, by time in ms; whatever else the file says is not so. Raises OSError."""
+        """Sets all slots, by time in ms; others in the file are cleared. Raises OSError."""
         self._occupied = bytearray(self.slots)
         self._unwritten.clear()
         if self._disk.exists(self._path):
@@ -60,13 +64,13 @@ class TimerWheel:
         return Slot(first, last, count) if time == time_ms // self._precision_ms else EMPTY
 
     def put(self, time_ms: int, slot: Slot) -> None:
-        """It waits in memory until it is written out."""
+        """Sets a slot, in memory until `write_out`."""
         index = self._index(time_ms)
         self._unwritten[index] = SLOT.pack(time_ms // self._precision_ms, *slot, 0)
         self._occupied[index] = 1
 
     def write_out(self) -> None:
-        """Raises OSError; what could not be written goes on waiting."""
+        """Writes the changed slots. When it raises OSError, they keep waiting."""
         if self._unwritten:
             file = self._file or self._open()
             for index, packed in self._unwritten.items():
@@ -74,11 +78,11 @@ class TimerWheel:
             self._unwritten.clear()
 
     def empty(self, time_ms: int) -> None:
-        """Its units are done. The file keeps it, as Apache's does: nobody asks for that time again."""
+        """Marks a slot whose units have fired. As in Apache, the file keeps it: its time is past."""
         self._occupied[self._index(time_ms)] = 0
 
     def next_after(self, time_ms: int) -> int | None:
-        """The first time after this one, within a turn of the wheel, that has something."""
+        """Returns the next time with a used slot, within one turn of the wheel; None: all are empty."""
         index = self._index(time_ms)
         at = self._occupied.find(1, index + 1)
         if at < 0:
@@ -88,7 +92,7 @@ class TimerWheel:
         return time_ms - time_ms % self._precision_ms + (at - index) % self.slots * self._precision_ms
 
     def sync(self) -> None:
-        """Blocking; for a stop. After a crash it is made anew anyway."""
+        """Syncs the file, blocking, for an orderly stop. After a crash it is rebuilt."""
         if self._file is not None:
             self._file.sync()
 

@@ -1,13 +1,13 @@
-"""For operators: check a store, make its queues and index anew, look at its records, copy it.
+"""Tools for operators: check a store, rebuild its queues and index, read its records, copy it.
 
     verify(directory)     a generator of Progress that returns a VerifyReport; reads only
     rebuild(directory)    a generator of Progress that returns a Rebuilt; the store must not be in use
     dump(directory)       the records of the log, one by one; reads only
     backup(directory, to) a generator of Progress that returns a Copied; reads only, also beside a broker
-    run(generator)        the returned value, progress given to a function
+    run(generator)        runs one of them to its end and returns its value
 
-Sizes of files are taken from the files themselves, so that the same words do for stores of any configuration,
-ours or Apache's.
+Sizes of files are taken from the files themselves, so that the same call works for stores of any
+configuration, ours or Apache's.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -37,6 +37,7 @@ R = TypeVar("R")
 
 
 def run(steps: Generator[Progress, None, R], on_progress: Callable[[Progress], None] | None = None) -> R:
+    """Runs a tool to its end, passes its progress to a function, and returns its value."""
     while True:
         try:
             progress = next(steps)
@@ -59,8 +60,10 @@ def dump(
     disk: Disk | None = None,
     log_dir: str = "",
 ) -> Iterator[Record]:
-    """Records in log order: those of a topic and queue, of log offsets in [begin, end), of queue offsets in
-    [queue_begin, queue_end), the first `count` of them. Damaged parts are passed over.
+    """Yields records in log order; skips damaged parts.
+
+    The parameters select a topic, a queue, log offsets in [begin, end), queue offsets in [queue_begin,
+    queue_end), and the first `count` of these.
     """
     disk = disk or SystemDisk()
     parts = [part for part in log_parts(log_dir or f"{directory}/commitlog", disk) if part.end > begin]

@@ -1,8 +1,8 @@
-"""Holds a store's queues, index and timers against its log, record by record, both ways. Reads only.
+"""Checks a store's queues, index and timers against its log, and the log against them. Reads only.
 
-In: a directory, ours or Apache's, in use, stopped or copied. Out: progress on the way, then a `Report`.
-Memory does not grow with the log: the log is walked once, each queue and the index are read beside it, in
-chunks. Of a store in use, or one that crashed, the last entries may not be written yet: noted, not blamed.
+In: a directory, ours or Apache's, in use, stopped or copied. Out: progress on the way, then a `VerifyReport`.
+Memory does not grow with the log: the log is read once, each queue and the index are read beside it, in
+chunks. In a store that is in use or crashed, the last entries may not be written yet: a note, no problem.
 """
 
 from collections import Counter, OrderedDict
@@ -29,17 +29,21 @@ from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
 from turbopump.store.wheel_check import WheelCheck
 
 PROGRESS_BYTES = 16 << 20
-QUEUES_IN_MEMORY = 1024  # so many keep a chunk of their entries
+MAX_QUEUES_IN_MEMORY = 1024  # queues that keep a chunk of their entries
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """Bytes of the log that are done, and in all."""
+
     done: int
     total: int
 
 
 @dataclass(slots=True)
 class TopicCount:
+    """Records, bytes and queues of a topic."""
+
     records: int = 0
     bytes: int = 0
     queues: set[int] = field(default_factory=set)
@@ -47,8 +51,10 @@ class TopicCount:
 
 @dataclass(slots=True)
 class VerifyReport:
+    """Result of `verify`."""
+
     directory: str
-    is_clean: bool  # no `abort` file: nobody uses the store, and the last one stopped it in order
+    is_clean: bool  # no `abort` file: the store is not in use and was stopped in order
     log_begin: int = 0
     log_end: int = 0
     records: int = 0
@@ -73,6 +79,8 @@ def verify(
 
 
 class _Verification:
+    """One run over the log with a check of each queue, the index and the timers."""
+
     def __init__(self, directory: str, disk: Disk, log_dir: str, shape: tuple[int, int] | None) -> None:
         self._directory = directory
         self._disk = disk
@@ -101,7 +109,7 @@ class _Verification:
         self._check_parts()
         next_progress = PROGRESS_BYTES
         for piece in walk(self._parts, self._disk):
-            if not self._see(piece):
+            if not self._check_piece(piece):
                 break
             if (done := piece.end - report.log_begin) >= next_progress:
                 next_progress = done + PROGRESS_BYTES
@@ -115,39 +123,41 @@ class _Verification:
     def _check_parts(self) -> None:
         for before, after in zip(self._parts, self._parts[1:], strict=False):
             if before.start + before.size != after.start:
-                self._findings.blame("gap between files", f"{before.path} ends before {after.path} begins")
+                self._findings.add_problem(
+                    "gap between files", f"{before.path} ends before {after.path} begins"
+                )
 
-    def _see(self, piece: Piece) -> bool:
-        """False: the log ended before this piece."""
+    def _check_piece(self, piece: Piece) -> bool:
+        """Checks a piece of the log. Returns False when the log ended before it."""
         match piece.kind:
             case Kind.RECORD:
-                return self._see_record(piece)
+                return self._check_record(piece)
             case Kind.BAD_CRC:
-                self._findings.blame("bad checksum", f"the body of the record at {piece.offset}")
-                return self._see_record(piece)
+                self._findings.add_problem("bad checksum", f"the body of the record at {piece.offset}")
+                return self._check_record(piece)
             case Kind.DAMAGE:
                 self._damage = self._damage or piece
             case Kind.TAIL:
                 text = f"{piece.size} bytes behind the end of the log at {piece.offset} are no record"
-                self._findings.note("torn tail", text)
+                self._findings.add_note("torn tail", text)
             case Kind.BLANK:
                 self._report.log_end = piece.end
         return True
 
-    def _see_record(self, piece: Piece) -> bool:
+    def _check_record(self, piece: Piece) -> bool:
         fields = piece.fields
         assert fields is not None, "a record has fields"
         queue = self._queue(fields.topic, fields.queue_id)
         if queue is None:
-            self._see_nameless(piece, fields)
+            self._report_nameless(piece, fields)
             return True
         if self._damage is not None:
             if self._is_left_over(fields, queue):
                 text = f"old records lie behind the end of the log at {self._damage.offset}"
-                self._findings.note("left-overs", text)
+                self._findings.add_note("left-overs", text)
                 return False
             text = f"no records from {self._damage.offset} to {piece.offset}, but some behind"
-            self._findings.blame("damage", text)
+            self._findings.add_problem("damage", text)
             self._damage = None
         self._last_timestamp = fields.store_timestamp
         self._report.log_end = piece.end
@@ -171,10 +181,10 @@ class _Verification:
             self._index.check(piece.offset, hashes, tag_hash)
         return True
 
-    def _see_nameless(self, piece: Piece, fields: Fields) -> None:
-        """No checksum guards the topic: a broker passes such a record over, keys and all."""
+    def _report_nameless(self, piece: Piece, fields: Fields) -> None:
+        """Reports a record with an impossible topic, which a broker skips: no checksum guards the topic."""
         text = f"the record at {piece.offset} is of queue {fields.queue_id} of topic {fields.topic!r}"
-        self._findings.blame("impossible queue", text)
+        self._findings.add_problem("impossible queue", text)
         self._report.log_end = piece.end
         self._count(piece, fields)
 
@@ -201,16 +211,16 @@ class _Verification:
         topic.queues.add(fields.queue_id)
 
     def _queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck | None:
-        """None: there can be no such queue."""
+        """Returns the check of a queue; None when there cannot be such a queue."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
             if queue_id < 0 or not is_directory_name(topic):
                 return None
             queue = self._queues[key] = self._open_queue(topic, queue_id)
-            if len(self._queues) > QUEUES_IN_MEMORY:
+            if len(self._queues) > MAX_QUEUES_IN_MEMORY:
                 self._queues[next(iter(self._queues))].forget()
-        if len(self._queues) > QUEUES_IN_MEMORY:
+        if len(self._queues) > MAX_QUEUES_IN_MEMORY:
             self._queues.move_to_end(key)
             self._queues[next(iter(self._queues))].forget()
         return queue
@@ -239,10 +249,10 @@ class _Verification:
         self._index.finish(report.log_end)
         self._wheel.finish()
         if not self._index.exists and report.records:
-            self._findings.note("no index", "there are no index files: keys cannot be queried")
+            self._findings.add_note("no index", "there are no index files: keys cannot be queried")
 
     def _known_topics(self) -> set[str] | None:
-        """The topics of `topics.json`; None when it cannot be read."""
+        """Returns the topics of `topics.json`; None when it cannot be read."""
         try:
             table = dialect.loads(self._disk.read(f"{self._directory}/config/topics.json"))
             return set(table["topicConfigTable"])
@@ -257,7 +267,7 @@ def _tags_code(fields: Fields, tag: bytes) -> int | None:
 
 
 def _key_hashes(fields: Fields, tag: bytes) -> tuple[list[int], int | None]:
-    """Of the keys that must be in the index, and of the one that may be."""
+    """Returns the hashes of the keys that must be in the index, and of the one that may be."""
     prefix = _prefix_hash(fields.topic)
     unique_key, keys = find(fields.properties, UNIQUE_KEY), find(fields.properties, KEYS)
     found = [_absolute(extend_hash(prefix, text_of(unique_key)))] if unique_key else []

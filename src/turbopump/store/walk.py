@@ -1,7 +1,7 @@
-"""A walk over the files of a commit log as they are, from the first byte to the last, with no store opened.
+"""Reads the files of a commit log as they are, from the first byte to the last, without opening a store.
 
 In: a directory, written by us or by Apache, in use, stopped or copied. Out: one `Piece` after the other; they
-cover every byte. Reads only, one file mapped at a time. What a record should be is judged elsewhere.
+cover every byte. Reads only, one file mapped at a time. Whether a record is right is checked elsewhere.
 """
 
 import contextlib
@@ -22,12 +22,14 @@ OFFSET = struct.Struct(">q")
 FIELDS = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, log offset, sys flag
 MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 ZEROS = bytes(1 << 20)
-BATCH = 1000  # records read in one go
+BATCH = 1000  # records of one scan
 
 
 class Kind(Enum):
+    """What a piece of the log is."""
+
     RECORD = auto()
-    BAD_CRC = auto()  # a record whose body is not what it was, with records behind it
+    BAD_CRC = auto()  # a record whose body does not match its checksum, with records behind it
     BLANK = auto()  # the end of a full file
     DAMAGE = auto()  # bytes that are no record, with records behind them
     TAIL = auto()  # bytes behind the last record, not all zero
@@ -49,7 +51,7 @@ class LogPart:
 
 @dataclass(slots=True)
 class Fields:
-    """What of a record its queue and the index need."""
+    """Fields of a record that its queue and the index need."""
 
     topic: str
     queue_id: int
@@ -61,7 +63,7 @@ class Fields:
 
 @dataclass(slots=True)
 class Piece:
-    """A part of the log. `buffer` is good until the next piece is asked for."""
+    """A part of the log. `buffer` is valid until the next piece is requested."""
 
     kind: Kind
     offset: int
@@ -84,8 +86,8 @@ def log_parts(directory: str, disk: Disk) -> list[LogPart]:
 
 
 def walk(parts: list[LogPart], disk: Disk) -> Iterator[Piece]:
-    """Every byte of the parts, in order. Damage is told from the tail by what is behind it."""
-    unknown: list[Piece] = []  # what is damage if a record follows, and tail if none does
+    """Yields pieces that cover every byte of the parts, in order."""
+    unknown: list[Piece] = []  # damage if a record follows, otherwise the tail of the log
     for part in parts:
         if part.size == 0:
             continue
@@ -145,7 +147,7 @@ def _walk_file(buffer: Buffer, part: LogPart) -> Iterator[Piece]:
 
 
 def _records(buffer: Buffer, position: int, part: LogPart) -> list[Found]:
-    """The records from here on, as many as there are and not too many at once."""
+    """Returns the records from a position on, up to BATCH of them."""
     found: list[Found] = []
 
     def keep(one: Found) -> None:
@@ -159,7 +161,7 @@ def _records(buffer: Buffer, position: int, part: LogPart) -> list[Found]:
 
 
 class _EnoughError(Exception):
-    """Ends a scan."""
+    """Ends a scan that has found BATCH records."""
 
 
 @lru_cache(maxsize=4096)
@@ -168,19 +170,19 @@ def _text(topic: bytes) -> str:
 
 
 def _look(buffer: Buffer, position: int, part: LogPart) -> tuple[Kind, int]:
-    """What is at this position, and its size; -1 for neither a record nor the end of a full file."""
+    """Returns kind and size of what is at a position; size -1: neither a record nor a blank."""
     kind, size = Kind.RECORD, measure(buffer, position, part.size, True)
     if size == 0:
         return Kind.BLANK, part.size - position
     if size < 0:
         kind, size = Kind.BAD_CRC, measure(buffer, position, part.size, False)
     if size > 0 and OFFSET.unpack_from(buffer, position + PHYSICAL_OFFSET_AT)[0] != part.start + position:
-        return kind, -1  # it says that it lies elsewhere: left over from an earlier life of the file
+        return kind, -1  # its offset is another: a left-over of an earlier use of the file
     return kind, size
 
 
 def _next_record(buffer: Buffer, position: int, part: LogPart) -> int:
-    """Where the next whole record begins that lies where it says; the end of the file when none does."""
+    """Returns where the next whole record with a true offset begins; the end of the file when none does."""
     found = [part.size]
     for magic in MAGICS:
         at = position + 3
@@ -193,7 +195,7 @@ def _next_record(buffer: Buffer, position: int, part: LogPart) -> int:
 
 
 def part_of(disk: Disk, path: str, at: int, length: int) -> bytes:
-    """Bytes of a file; fewer where it ends. What is empty cannot be mapped, and what is gone neither."""
+    """Returns bytes of a file, fewer at its end; none of a file that is empty or deleted."""
     try:
         mapped = disk.open_mapped(path, writable=False)
     except (FileNotFoundError, ValueError):

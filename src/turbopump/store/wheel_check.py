@@ -1,8 +1,8 @@
-"""Holds the files of timers against the log: `config/timercheck`, `timerlog/` and `timerwheel`. Reads only.
+"""Checks the files of timers against the log: `config/timercheck`, `timerlog/` and `timerwheel`. Reads only.
 
-In: the timed messages of the log, in its order. Out: findings. Units of the timer log are in the order of the
-log too, so both are read side by side. What a crash may leave behind, and every start makes anew, is not
-blamed: the wheel of a store that was not stopped in order, and units behind the end that timercheck names.
+In: the timed messages of the log, in log order. Out: findings. Units of the timer log are in the order of the
+log too, so both are read side by side. What a crash may leave, and every start rebuilds, is no problem: the
+wheel of a store that was not stopped in order, and units behind the end that timercheck names.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,8 @@ _OUT_MS, _EXACT = properties.TIMER_OUT_MS.encode() + b"\x01", DELIVER_AT.encode(
 
 
 class WheelCheck:
+    """Compares units and slots of timers with the timed messages of the log."""
+
     def __init__(
         self, directory: str, disk: Disk, findings: Findings, log_begin: int, is_clean: bool
     ) -> None:
@@ -48,7 +50,7 @@ class WheelCheck:
         try:
             return timer_check.decode(self._disk.read(path))
         except ValueError as error:
-            self._findings.blame("timercheck", f"{path}: {error}")
+            self._findings.add_problem("timercheck", f"{path}: {error}")
             return None
 
     def _read_units(self) -> Iterator[tuple[int, Unit]]:
@@ -56,7 +58,7 @@ class WheelCheck:
         files = files_of(directory, self._disk)
         for start in files.strays:
             text = f"{directory}/{file_name(start)} does not belong to the others: its size or its name"
-            self._findings.blame("timer log", text)
+            self._findings.add_problem("timer log", text)
         if not files.starts:
             return iter(())
         self._end = files.starts[0]
@@ -70,14 +72,14 @@ class WheelCheck:
         return walk_units(files.starts[0], files.size, files.starts, read)
 
     def check(self, offset: int, size: int, packed: bytes) -> None:
-        """A timed message of the log."""
+        """Checks the unit of a timed message of the log."""
         while self._next is not None and self._next[1].offset < offset:
             self._take(*self._next, None, 0)
         if self._next is not None and self._next[1].offset == offset:
             self._take(*self._next, packed, size)
 
     def _take(self, at: int, unit: Unit, packed: bytes | None, size: int) -> None:
-        """The next unit, and the properties of its message; None: there is none."""
+        """Checks the next unit with the properties of its message; None: the log has no such message."""
         self._next = next(self._units, None)
         self._end = at + UNIT_SIZE
         slot = unit.slot_ms // self._precision_ms
@@ -85,13 +87,13 @@ class WheelCheck:
         if packed is None:
             if unit.offset >= self._log_begin and (self._is_clean or at < self._counted_end):
                 text = f"the unit at {at} names {unit.offset} of the log, where no timed message is"
-                self._findings.blame("timer log", text)
+                self._findings.add_problem("timer log", text)
         elif size != unit.size:
             text = f"the unit at {at} names a message of {unit.size} bytes, which has {size}"
-            self._findings.blame("timer log", text)
+            self._findings.add_problem("timer log", text)
         elif not unit.rolls and not unit.recalls and self._is_early(unit, packed):
             text = f"the unit at {at} is due before its message, the one at {unit.offset} of the log"
-            self._findings.blame("timer log", text)
+            self._findings.add_problem("timer log", text)
 
     def _is_early(self, unit: Unit, packed: bytes) -> bool:
         exact, out = _number(find(packed, _EXACT)), _number(find(packed, _OUT_MS))
@@ -103,7 +105,7 @@ class WheelCheck:
         return note.precision_ms if note is not None else PRECISION_MS
 
     def finish(self) -> None:
-        """The log was read."""
+        """Checks the remaining units and the wheel, after the last record."""
         while self._next is not None:
             self._take(*self._next, None, 0)
         for mapped in self._maps.values():
@@ -113,7 +115,7 @@ class WheelCheck:
             text = (
                 f"no whole unit at {self._end} of timerlog/, which ends at {self._counted_end} by timercheck"
             )
-            self._findings.blame("timer log", text)
+            self._findings.add_problem("timer log", text)
         elif self._is_clean:
             self._check_wheel()
 
@@ -123,13 +125,13 @@ class WheelCheck:
             return
         try:
             wheel = self._disk.open_mapped(path, writable=False)
-        except ValueError:  # nothing empty can be mapped
-            self._findings.blame("timer wheel", f"{path} is empty")
+        except ValueError:  # an empty file cannot be mapped
+            self._findings.add_problem("timer wheel", f"{path} is empty")
             return
         try:
             if wheel.size != self._slots * SLOT.size:
                 text = f"{path} has {wheel.size} bytes, not {self._slots * SLOT.size}"
-                self._findings.blame("timer wheel", text)
+                self._findings.add_problem("timer wheel", text)
                 return
             for begin in range(0, wheel.size, CHUNK):
                 chunk = bytes(wheel.buffer[begin : begin + CHUNK])
@@ -139,13 +141,13 @@ class WheelCheck:
             wheel.close()
         for _, (slot, _) in sorted(self._last.items()):
             if slot * self._precision_ms >= self._read_ms:
-                self._findings.blame(
+                self._findings.add_problem(
                     "timer wheel", f"no slot for {slot * self._precision_ms}, though units wait"
                 )
 
     @property
     def _counted_end(self) -> int:
-        """Up to here units are known to have been written."""
+        """Position up to which units are known to have been written."""
         return self._check.log_end if self._check is not None else 0
 
     @property
@@ -161,7 +163,7 @@ class WheelCheck:
                 text = (
                     f"the slot for {slot * self._precision_ms} names the unit at {last}, not that at {known}"
                 )
-                self._findings.blame("timer wheel", text)
+                self._findings.add_problem("timer wheel", text)
 
 
 def _number(text: bytes) -> int:

@@ -315,7 +315,7 @@ async def test_a_group_without_a_commit_starts_at_the_end_of_a_queue_whose_messa
     bench.topics.update(Topic("T", 1, 1), {})
     bench.put("T", 0, 12)
     queue = bench.store.queues.queue("T", 0)
-    queue._floor_for, queue._floor = queue._home.log_min(), queue.max_offset
+    queue._floor_for, queue._floor = queue._context.log_min(), queue.max_offset
     answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
     assert (answer.code, answer.ext) == (0, {"offset": "12"})
 

@@ -12,7 +12,7 @@ from turbopump.protocol.hashing import index_hash
 from turbopump.protocol.sysflag import ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.index import Entry, Index
-from turbopump.store.index_file import HEADER, ITEM, SLOT, STEPS_PER_SLICE, file_size
+from turbopump.store.index_file import HEADER, ITEM, SLOT, STEPS_PER_TURN, file_size
 from turbopump.store.slices import run_to_end
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.simulated_files import Survival
@@ -364,8 +364,8 @@ def test_a_new_file_of_full_size_takes_no_space_for_items_it_does_not_have(tmp_p
 
 
 def test_a_long_search_lets_others_have_their_turn_and_survives_that_its_file_goes() -> None:
-    index = Index.open("/index", simulated(), 4, 4 * STEPS_PER_SLICE, HandClock())
-    last = 3 * STEPS_PER_SLICE
+    index = Index.open("/index", simulated(), 4, 4 * STEPS_PER_TURN, HandClock())
+    last = 3 * STEPS_PER_TURN
     index.put_many((number * 100, START, 4) for number in range(last + 1))  # one chain, never what is sought
     assert len(list(index.query(0, *EVER, 9))) == 3
 

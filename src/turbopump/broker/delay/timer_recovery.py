@@ -124,7 +124,7 @@ class TimerRecovery:
             return
         was_over = timer_records.slot_of(unit, self._precision_before_ms) < self._read_ms
         if (was_over or unit.offset in self._done) and unit.magic != DEAD:
-            self._log.bury(at)
+            self._log.disable(at)
             return
         before = self.slots.get(slot_ms)
         if before is not None and unit.previous != before.last:
@@ -158,7 +158,7 @@ class TimerRecovery:
         copies = await self._copies(begin)
         delivered = {at for at, unit in units.items() if self._has_copy(unit.offset, unit.rolls, copies)}
         for at in delivered:
-            self._log.bury(at)
+            self._log.disable(at)
         self.overdue = [at for at in self.overdue if at not in delivered]
         self.waiting.subtract(units[at].topic_hash for at in delivered)
         self._done.update(

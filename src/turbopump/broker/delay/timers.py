@@ -547,7 +547,7 @@ class TimedMessages:
         if not await self._writer.acknowledgement.on_disk(self._store.log.end):
             return False
         for count, at in enumerate(places):
-            self._log.bury(at)
+            self._log.disable(at)
             if count % BURIED == BURIED - 1:
                 await asyncio.sleep(0)
         return True
