@@ -152,5 +152,5 @@ def count_everything(
         asyncio.run(store.close())
     else:  # as if this process was killed too
         store.commit_log.close()
-        store.queues.close()
+        store.queues.files.close()
         store._lock.release()

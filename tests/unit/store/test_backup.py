@@ -76,6 +76,6 @@ def test_a_target_that_holds_something_is_refused():
     fill(open_store(disk), 3)
     disk.make_dirs(COPY)
     disk.write(f"{COPY}/something", b"mine")
-    with pytest.raises(UnusableStore, match="not empty"):
+    with pytest.raises(UnusableStore, match="must be an empty directory"):
         run(backup(ROOT, COPY, disk))
     assert disk.read(f"{COPY}/something") == b"mine"
