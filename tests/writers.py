@@ -10,4 +10,4 @@ from turbopump.store.store import Store
 def writer_of(store: Store, clock: Clock, role: str = "ASYNC_MASTER") -> MessageWriter:
     """Appends to `store` and acknowledges by its configuration."""
     acknowledgement = choose(store.config, role, store.flusher)
-    return MessageWriter(store, acknowledgement, Traffic(clock, lambda: 0), clock)
+    return MessageWriter(store.log, store.compiled, acknowledgement, Traffic(clock, lambda: 0), clock)

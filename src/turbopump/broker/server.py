@@ -181,7 +181,7 @@ class Broker:
             tables=tables,
             table_files=table_files,
             files=files,
-            writer=MessageWriter(store, acknowledgement, tables.traffic, clock),
+            writer=MessageWriter(store.log, store.compiled, acknowledgement, tables.traffic, clock),
             targets=SendTargets(
                 tables.topics, self._send_rules(store), clock, writable=lambda: self._may(WRITE)
             ),

@@ -8,25 +8,34 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from turbopump.broker.acknowledgement import Acknowledgement, Safety
+from turbopump.broker.log import Log
 from turbopump.broker.metrics.traffic import Traffic
-from turbopump.broker.storage import Storage
 from turbopump.compiled import Arrivals
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
+from turbopump.store.compiled_appends import CompiledAppends
 from turbopump.store.consume_queue import ConsumeQueue
 
 T = TypeVar("T")
 
 
 class MessageWriter:
+    """Appends messages of all parts of the broker to the log, and counts them."""
+
     def __init__(
-        self, store: Storage, acknowledgement: Acknowledgement, traffic: Traffic, clock: Clock
+        self,
+        log: Log,
+        compiled: CompiledAppends,
+        acknowledgement: Acknowledgement,
+        traffic: Traffic,
+        clock: Clock,
     ) -> None:
         self.acknowledgement = acknowledgement
         self.traffic = traffic
         self.monotonic = clock.monotonic
-        self._store = store
+        self._log = log
+        self._compiled = compiled
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
         """Stores all drafts or raises Refused. `together`: in one file of the log, as a batch.
@@ -35,7 +44,7 @@ class MessageWriter:
         """
         began = self.monotonic()
         try:
-            appended = self._store.log.append(drafts, together)
+            appended = self._log.append(drafts, together)
         except Refused:
             self.traffic.put_failures += len(drafts)
             raise
@@ -64,7 +73,7 @@ class MessageWriter:
     ) -> T | None:
         """Appends by a compiled way; `queues` returns the queues of all messages."""
         began = self.monotonic()
-        taken = self._store.compiled.append_group(take)
+        taken = self._compiled.append_group(take)
         if taken is not None:
             self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
         return taken
