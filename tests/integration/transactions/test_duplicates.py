@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.integration.transactions.databases import Database, run, sqlite
-from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
+from tests.unit.admin.kit import NAMESRV, Town, cluster
 from tests.unit.client.listening import FIRST
 from tests.unit.client.producing import producing, stored
 
@@ -21,6 +21,7 @@ from turbopump.client.push.consumer import Consumer
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.network import Network
+from turbopump.testing.loop import run_virtual
 from turbopump.transactions import outbox
 from turbopump.transactions.idempotent import idempotent
 
@@ -119,7 +120,7 @@ def test_a_send_that_is_tried_again_has_one_effect(bills: Database) -> None:
                 await until(town, lambda: bills.count("bills") == 1)
             assert billing.deliveries == copies
 
-    virtual(scene())
+    run_virtual(scene())
     assert bills.run("SELECT what FROM bills") == [("7",)]
 
 
@@ -139,7 +140,7 @@ def test_a_delivery_that_is_tried_again_has_one_effect(bills: Database) -> None:
             async with consumer(town, unlucky):
                 await until(town, lambda: len(billing.deliveries) == 3)
 
-    virtual(scene())
+    run_virtual(scene())
     assert len(set(billing.deliveries)) == 1
     assert bills.run("SELECT what FROM bills") == [("7",)]
 
@@ -167,7 +168,7 @@ def test_a_queue_that_changes_its_owner_has_each_effect_once(bills: Database) ->
                 await until(town, lambda: bool(living.deliveries))  # closing waits for the rest
             await first.close()
 
-    virtual(scene())
+    run_virtual(scene())
     assert set(living.deliveries) <= set(dying.deliveries)  # its last pull may have told of the first ones
     assert sorted(bills.run("SELECT what FROM bills")) == [(str(number),) for number in range(5)]
 
@@ -192,7 +193,7 @@ def test_from_outbox_to_bill_through_a_broker_with_one_effect_for_each_order(bil
                 await until(town, lambda: len(billing.deliveries) == 5)
                 await town.clock.sleep(1)
 
-    virtual(scene())
+    run_virtual(scene())
     assert sorted(bills.run("SELECT what FROM bills")) == [(str(number),) for number in range(4)]
     assert bills.count("turbopump_outbox") == 0
 

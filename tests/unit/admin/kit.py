@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork
 
 NAMESRV = "127.0.0.1:9876"
@@ -142,10 +142,6 @@ async def _start_broker(
     broker = Broker(own, network, clock, disk, SimulatedWorkers(disk), Chance(number), lambda: "127.0.0.1")
     await broker.start()
     return broker
-
-
-def virtual(scene: Coroutine[Any, Any, None]) -> None:
-    run_virtual(scene)
 
 
 def golden(name: str, *printed: Printed) -> None:

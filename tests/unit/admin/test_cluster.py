@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.unit.admin.kit import Town, cluster, golden, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster, golden
 
 from turbopump.protocol.bodies import BrokerData, ClusterInfo, KVTable
 from turbopump.protocol.codes import RequestCode
@@ -47,68 +48,60 @@ async def old_cluster(town: Town) -> str:
     )
 
 
-def test_a_cluster_is_listed_with_the_load_of_its_brokers() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            namesrv = await old_cluster(town)
-            golden(
-                "cluster",
-                await town.mqadmin("clusterList", "-n", namesrv),
-                await town.mqadmin("clusterList", "-m", "-n", namesrv),
-                await town.mqadmin("clusterList", "-c", "OldCluster", "--json", "-n", namesrv),
-                await town.mqadmin("clusterList", "-c", "Nowhere", "-n", namesrv),
-            )
-
-    virtual(scene())
+@virtual
+async def test_a_cluster_is_listed_with_the_load_of_its_brokers() -> None:
+    async with cluster(brokers=0) as town:
+        namesrv = await old_cluster(town)
+        golden(
+            "cluster",
+            await town.mqadmin("clusterList", "-n", namesrv),
+            await town.mqadmin("clusterList", "-m", "-n", namesrv),
+            await town.mqadmin("clusterList", "-c", "OldCluster", "--json", "-n", namesrv),
+            await town.mqadmin("clusterList", "-c", "Nowhere", "-n", namesrv),
+        )
 
 
-def test_our_own_brokers_are_listed() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=2) as town:
-            printed = await town.mqadmin("clusterList")
-            assert [line.split()[:5] for line in printed.lines[1:]] == [
-                ["DefaultCluster", "broker-a", "0", "127.0.0.1:10911", "V5_5_0"],
-                ["DefaultCluster", "broker-b", "0", "127.0.0.1:10921", "V5_5_0"],
-            ]
-            found = (await town.mqadmin("clusterList", "--json")).json["brokers"]
-            assert [(broker["brokerName"], broker["active"]) for broker in found] == [
-                ("broker-a", True),
-                ("broker-b", True),
-            ]
-
-    virtual(scene())
+@virtual
+async def test_our_own_brokers_are_listed() -> None:
+    async with cluster(brokers=2) as town:
+        printed = await town.mqadmin("clusterList")
+        assert [line.split()[:5] for line in printed.lines[1:]] == [
+            ["DefaultCluster", "broker-a", "0", "127.0.0.1:10911", "V5_5_0"],
+            ["DefaultCluster", "broker-b", "0", "127.0.0.1:10921", "V5_5_0"],
+        ]
+        found = (await town.mqadmin("clusterList", "--json")).json["brokers"]
+        assert [(broker["brokerName"], broker["active"]) for broker in found] == [
+            ("broker-a", True),
+            ("broker-b", True),
+        ]
 
 
-def test_with_an_interval_the_list_comes_again_until_it_is_interrupted() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            listing = asyncio.ensure_future(town.mqadmin("clusterList", "-i", "3"))
-            await town.clock.sleep(7)
-            listing.cancel()
-            printed = await listing
+@virtual
+async def test_with_an_interval_the_list_comes_again_until_it_is_interrupted() -> None:
+    async with cluster() as town:
+        listing = asyncio.ensure_future(town.mqadmin("clusterList", "-i", "3"))
+        await town.clock.sleep(7)
+        listing.cancel()
+        printed = await listing
+        assert printed.status == 0
+        assert len([line for line in printed.lines if line.startswith("#Cluster Name")]) == 3
+
+
+@virtual
+async def test_the_time_of_sends_is_measured_until_it_is_interrupted() -> None:
+    async with cluster(brokers=2) as town:
+        for words in (("-a", "3"), ("-a", "3", "-p", "true", "-m", "attic"), ("-a", "2", "--json")):
+            measuring = asyncio.ensure_future(town.mqadmin("clusterRT", "-c", "DefaultCluster", *words))
+            await town.clock.sleep(5)
+            measuring.cancel()
+            printed = await measuring
             assert printed.status == 0
-            assert len([line for line in printed.lines if line.startswith("#Cluster Name")]) == 3
-
-    virtual(scene())
-
-
-def test_the_time_of_sends_is_measured_until_it_is_interrupted() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=2) as town:
-            for words in (("-a", "3"), ("-a", "3", "-p", "true", "-m", "attic"), ("-a", "2", "--json")):
-                measuring = asyncio.ensure_future(town.mqadmin("clusterRT", "-c", "DefaultCluster", *words))
-                await town.clock.sleep(5)
-                measuring.cancel()
-                printed = await measuring
-                assert printed.status == 0
-                if "--json" in words:
-                    assert [broker["successCount"] for broker in printed.json["brokers"]] == [2, 2]
-                elif "-p" in words:
-                    assert printed.lines[0].split("|")[1:4] == ["attic", "DefaultCluster", "broker-a"]
-                else:
-                    assert printed.lines[0].split() == [
-                        *("#Cluster", "Name", "#Broker", "Name", "#RT", "#successCount", "#failCount")
-                    ]
-                    assert [line.split()[3:] for line in printed.lines[1:]] == [["3", "0"], ["3", "0"]]
-
-    virtual(scene())
+            if "--json" in words:
+                assert [broker["successCount"] for broker in printed.json["brokers"]] == [2, 2]
+            elif "-p" in words:
+                assert printed.lines[0].split("|")[1:4] == ["attic", "DefaultCluster", "broker-a"]
+            else:
+                assert printed.lines[0].split() == [
+                    *("#Cluster", "Name", "#Broker", "Name", "#RT", "#successCount", "#failCount")
+                ]
+                assert [line.split()[3:] for line in printed.lines[1:]] == [["3", "0"], ["3", "0"]]

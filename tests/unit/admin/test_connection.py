@@ -2,7 +2,8 @@
 
 import re
 
-from tests.unit.admin.kit import Printed, Town, cluster, golden, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Printed, Town, cluster, golden
 
 from turbopump.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from turbopump.protocol.codes import RequestCode
@@ -38,25 +39,23 @@ def stable(printed: Printed) -> Printed:
     return Printed(printed.words, printed.status, re.sub(r"\b17\d{11}\b", "17ttttttttttt", out), printed.err)
 
 
-def test_producers_and_consumers_of_a_group() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders")
-            await heartbeat(town)
-            await town.registered()
-            consumers = ("consumerConnection", "-g", "readers")
-            producers = ("producerConnection", "-g", "makers", "-t", "orders")
-            printed = [
-                await town.mqadmin(*consumers),
-                await town.mqadmin(*consumers, "-b", BROKER_A, "--json"),
-                await town.mqadmin("consumerConnection", "-g", "nobody"),
-                await town.mqadmin("consumerConnection", "-g", "nobody", "-b", BROKER_A),
-                await town.mqadmin(*producers),
-                await town.mqadmin(*producers, "--json"),
-                await town.mqadmin("producerConnection", "-g", "nobody", "-t", "orders"),
-                await town.mqadmin("producer", "-b", BROKER_A),
-                await town.mqadmin("producer", "-b", BROKER_A, "--json"),
-            ]
-            golden("connection", *(stable(each) for each in printed))
-
-    virtual(scene())
+@virtual
+async def test_producers_and_consumers_of_a_group() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders")
+        await heartbeat(town)
+        await town.registered()
+        consumers = ("consumerConnection", "-g", "readers")
+        producers = ("producerConnection", "-g", "makers", "-t", "orders")
+        printed = [
+            await town.mqadmin(*consumers),
+            await town.mqadmin(*consumers, "-b", BROKER_A, "--json"),
+            await town.mqadmin("consumerConnection", "-g", "nobody"),
+            await town.mqadmin("consumerConnection", "-g", "nobody", "-b", BROKER_A),
+            await town.mqadmin(*producers),
+            await town.mqadmin(*producers, "--json"),
+            await town.mqadmin("producerConnection", "-g", "nobody", "-t", "orders"),
+            await town.mqadmin("producer", "-b", BROKER_A),
+            await town.mqadmin("producer", "-b", BROKER_A, "--json"),
+        ]
+        golden("connection", *(stable(each) for each in printed))

@@ -1,7 +1,8 @@
 """The frame: names of commands, help, statuses, where the name servers come from."""
 
 import pytest
-from tests.unit.admin.kit import cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import cluster
 
 from turbopump.admin.commands import AREAS, BY_NAME
 from turbopump.admin.main import AdminEnvironment, run
@@ -9,69 +10,59 @@ from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.runtime.chance import Chance
 
 
-def test_without_a_word_all_commands_are_listed() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            printed = await town.mqadmin()
-            assert printed.status == 0
-            assert printed.lines[0] == "The most commonly used mqadmin commands are:"
-            assert len(printed.lines) == 4 + sum(map(len, AREAS.values()))
-            assert (await town.mqadmin("help")).out == printed.out
-
-    virtual(scene())
+@virtual
+async def test_without_a_word_all_commands_are_listed() -> None:
+    async with cluster(brokers=0) as town:
+        printed = await town.mqadmin()
+        assert printed.status == 0
+        assert printed.lines[0] == "The most commonly used mqadmin commands are:"
+        assert len(printed.lines) == 4 + sum(map(len, AREAS.values()))
+        assert (await town.mqadmin("help")).out == printed.out
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
-def test_every_command_explains_itself(name: str) -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            asked = await town.mqadmin("help", name)
-            assert asked.status == 0
-            assert asked.lines[0].startswith(f"usage: mqadmin {BY_NAME[name].name} ")
-            assert (await town.mqadmin(name, "-h")).out == asked.out
-
-    virtual(scene())
+@virtual
+async def test_every_command_explains_itself(name: str) -> None:
+    async with cluster(brokers=0) as town:
+        asked = await town.mqadmin("help", name)
+        assert asked.status == 0
+        assert asked.lines[0].startswith(f"usage: mqadmin {BY_NAME[name].name} ")
+        assert (await town.mqadmin(name, "-h")).out == asked.out
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
-def test_an_unknown_or_missing_option_is_wrong_use(name: str) -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            unknown = await town.mqadmin(name, "--frobnicate")
-            assert unknown.status == 2
-            assert unknown.err.startswith("there is no option --frobnicate; `mqadmin help ")
-            command = BY_NAME[name]
-            if command.one_of or command.any_of or any(option.is_required for option in command.options):
-                missing = await town.mqadmin(name)
-                assert missing.status == 2
-                assert missing.err.startswith("missing: -")
-
-    virtual(scene())
+@virtual
+async def test_an_unknown_or_missing_option_is_wrong_use(name: str) -> None:
+    async with cluster(brokers=0) as town:
+        unknown = await town.mqadmin(name, "--frobnicate")
+        assert unknown.status == 2
+        assert unknown.err.startswith("there is no option --frobnicate; `mqadmin help ")
+        command = BY_NAME[name]
+        if command.one_of or command.any_of or any(option.is_required for option in command.options):
+            missing = await town.mqadmin(name)
+            assert missing.status == 2
+            assert missing.err.startswith("missing: -")
 
 
-def test_names_are_read_in_any_case_and_a_near_miss_is_told() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            assert (await town.mqadmin("TOPICLIST")).status == 0
-            missed = await town.mqadmin("topicLits")
-            assert (missed.status, missed.err) == (2, "there is no command topicLits, perhaps topicList?")
-
-    virtual(scene())
+@virtual
+async def test_names_are_read_in_any_case_and_a_near_miss_is_told() -> None:
+    async with cluster() as town:
+        assert (await town.mqadmin("TOPICLIST")).status == 0
+        missed = await town.mqadmin("topicLits")
+        assert (missed.status, missed.err) == (2, "there is no command topicLits, perhaps topicList?")
 
 
-def test_the_name_server_comes_from_the_option_or_the_environment() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            town.environ["NAMESRV_ADDR"] = "127.0.0.1:9999"
-            nobody = await town.mqadmin("topicList")
-            assert nobody.status == 1
-            assert nobody.err.startswith("127.0.0.1:9999 does not answer: ")
-            several = await town.mqadmin("topicList", "-n", "127.0.0.1:9999; 127.0.0.1:9876")
-            assert several.status == 0
-            broken = await town.mqadmin("topicList", "--namesrvAddr", "nowhere")
-            assert (broken.status, broken.err) == (2, "-n: an address must be host:port, got 'nowhere'")
-
-    virtual(scene())
+@virtual
+async def test_the_name_server_comes_from_the_option_or_the_environment() -> None:
+    async with cluster() as town:
+        town.environ["NAMESRV_ADDR"] = "127.0.0.1:9999"
+        nobody = await town.mqadmin("topicList")
+        assert nobody.status == 1
+        assert nobody.err.startswith("127.0.0.1:9999 does not answer: ")
+        several = await town.mqadmin("topicList", "-n", "127.0.0.1:9999; 127.0.0.1:9876")
+        assert several.status == 0
+        broken = await town.mqadmin("topicList", "--namesrvAddr", "nowhere")
+        assert (broken.status, broken.err) == (2, "-n: an address must be host:port, got 'nowhere'")
 
 
 @pytest.mark.parametrize(
@@ -87,55 +78,47 @@ def test_the_name_server_comes_from_the_option_or_the_environment() -> None:
         (f"sendMessage -t t -p x -c {'a' * 40_000}", "the properties (tags and keys are among them) take"),
     ],
 )
-def test_what_no_server_could_take_is_wrong_use(words: str, line: str) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            printed = await town.mqadmin(*words.split())
-            assert printed.status == 2
-            assert printed.err.startswith(line)
-            assert len(printed.err.splitlines()) == 1
-
-    virtual(scene())
+@virtual
+async def test_what_no_server_could_take_is_wrong_use(words: str, line: str) -> None:
+    async with cluster() as town:
+        printed = await town.mqadmin(*words.split())
+        assert printed.status == 2
+        assert printed.err.startswith(line)
+        assert len(printed.err.splitlines()) == 1
 
 
-def test_a_word_without_an_option_is_named_and_ignored() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            printed = await town.mqadmin("topicList", "true")
-            assert (printed.status, printed.err) == (0, "'true' belongs to no option and is ignored")
-
-    virtual(scene())
+@virtual
+async def test_a_word_without_an_option_is_named_and_ignored() -> None:
+    async with cluster() as town:
+        printed = await town.mqadmin("topicList", "true")
+        assert (printed.status, printed.err) == (0, "'true' belongs to no option and is ignored")
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
-def test_a_command_without_its_feature_says_so(name: str) -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            printed = await town.mqadmin(name, "-c", "DefaultCluster")
-            assert printed.status == 1
-            assert printed.out == ""
-            assert " is not supported: it needs " in printed.err
-            assert name not in BY_NAME
-
-    virtual(scene())
+@virtual
+async def test_a_command_without_its_feature_says_so(name: str) -> None:
+    async with cluster(brokers=0) as town:
+        printed = await town.mqadmin(name, "-c", "DefaultCluster")
+        assert printed.status == 1
+        assert printed.out == ""
+        assert " is not supported: it needs " in printed.err
+        assert name not in BY_NAME
 
 
-def test_a_reader_that_has_seen_enough_is_not_told_as_a_failure() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
+@virtual
+async def test_a_reader_that_has_seen_enough_is_not_told_as_a_failure() -> None:
+    async with cluster() as town:
 
-            def closed(text: str) -> None:
-                raise BrokenPipeError(32, "Broken pipe")
+        def closed(text: str) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
 
-            said: list[str] = []
-            environment = AdminEnvironment(
-                town.network, town.clock, town.disk, Chance(1), {}, closed, said.append
-            )
-            with pytest.raises(BrokenPipeError):
-                await run(["topicList"], environment)
-            assert said == []
-
-    virtual(scene())
+        said: list[str] = []
+        environment = AdminEnvironment(
+            town.network, town.clock, town.disk, Chance(1), {}, closed, said.append
+        )
+        with pytest.raises(BrokenPipeError):
+            await run(["topicList"], environment)
+        assert said == []
 
 
 APACHE_4_9 = """

@@ -1,7 +1,8 @@
 """Options are spelled as Apache's: commons-cli reads them so."""
 
 import pytest
-from tests.unit.admin.kit import cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import cluster
 
 from turbopump.admin.options import (
     JSON,
@@ -112,11 +113,9 @@ def test_readers() -> None:
         ("queryMsgTraceById", "-i", "x", "-b", "1700000000"),
     ],
 )
-def test_a_time_that_looks_like_seconds_is_refused(words: tuple[str, ...]) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            printed = await town.mqadmin(*words)
-            assert printed.status == 2
-            assert "for these seconds 1700000000000" in printed.err
-
-    virtual(scene())
+@virtual
+async def test_a_time_that_looks_like_seconds_is_refused(words: tuple[str, ...]) -> None:
+    async with cluster() as town:
+        printed = await town.mqadmin(*words)
+        assert printed.status == 2
+        assert "for these seconds 1700000000000" in printed.err

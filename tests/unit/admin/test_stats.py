@@ -1,6 +1,7 @@
 """What goes into topics and out of them."""
 
-from tests.unit.admin.kit import Town, cluster, golden, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster, golden
 
 from turbopump.protocol.bodies import (
     BrokerData,
@@ -67,30 +68,26 @@ async def counted(town: Town) -> str:
     )
 
 
-def test_the_flow_through_every_topic() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=0) as town:
-            namesrv = await counted(town)
-            golden(
-                "stats",
-                await town.mqadmin("statsAll", "-n", namesrv),
-                await town.mqadmin("statsAll", "-a", "-n", namesrv),
-                await town.mqadmin("statsAll", "-t", "quiet", "-n", namesrv),
-                await town.mqadmin("statsAll", "-t", "orders", "--json", "-n", namesrv),
-            )
-
-    virtual(scene())
+@virtual
+async def test_the_flow_through_every_topic() -> None:
+    async with cluster(brokers=0) as town:
+        namesrv = await counted(town)
+        golden(
+            "stats",
+            await town.mqadmin("statsAll", "-n", namesrv),
+            await town.mqadmin("statsAll", "-a", "-n", namesrv),
+            await town.mqadmin("statsAll", "-t", "quiet", "-n", namesrv),
+            await town.mqadmin("statsAll", "-t", "orders", "--json", "-n", namesrv),
+        )
 
 
-def test_our_own_broker_has_figures_for_it() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders")
-            await town.clock.sleep(15)  # a broker counts from one sample, every ten seconds, to the next
-            for _ in range(3):
-                await town.send("orders")
-            await town.clock.sleep(15)
-            (flow,) = (await town.mqadmin("statsAll", "-t", "orders", "--json")).json["topics"]
-            assert (flow["group"], flow["inMsg24Hour"]) == (None, 3)
-
-    virtual(scene())
+@virtual
+async def test_our_own_broker_has_figures_for_it() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders")
+        await town.clock.sleep(15)  # a broker counts from one sample, every ten seconds, to the next
+        for _ in range(3):
+            await town.send("orders")
+        await town.clock.sleep(15)
+        (flow,) = (await town.mqadmin("statsAll", "-t", "orders", "--json")).json["topics"]
+        assert (flow["group"], flow["inMsg24Hour"]) == (None, 3)

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening
 from tests.unit.client.producing import producing
@@ -109,40 +110,36 @@ def asked(message_id: str, as_json: bool = False) -> Namespace:
     return Namespace(message_id=message_id, topic="RMQ_SYS_TRACE_TOPIC", json=as_json, namesrv=None)
 
 
-def test_the_way_of_a_message_through_a_cluster(
+@virtual
+async def test_the_way_of_a_message_through_a_cluster(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def scene() -> None:
-        async with a_town(monkeypatch) as town:
-            reader = listening.Reader()
-            async with (
-                producing(town, enable_trace=True) as one,
-                listening.consumer(town, reader, enable_trace=True),
-            ):
-                receipt = await one.send(Message("orders", b"paid", keys="A-1"))
-                await town.clock.sleep(2)
-            assert await trace._run(asked(receipt.message_id, as_json=True)) == 0
-            found = json.loads(capsys.readouterr().out)
-            assert (found["messageId"], found["topic"], found["keys"]) == (
-                receipt.message_id,
-                "orders",
-                ["A-1"],
-            )
-            assert [one["group"] for one in found["sends"]] == ["makers"]
-            assert found["sends"][0]["offsetMsgId"] == receipt.offset_message_id
-            assert [(one["group"], one["outcome"]) for one in found["deliveries"]] == [("readers", "SUCCESS")]
-            await trace._run(asked(receipt.message_id))
-            assert "delivered to readers on 127.0.0.1, consumed" in capsys.readouterr().out
-
-    virtual(scene())
+    async with a_town(monkeypatch) as town:
+        reader = listening.Reader()
+        async with (
+            producing(town, enable_trace=True) as one,
+            listening.consumer(town, reader, enable_trace=True),
+        ):
+            receipt = await one.send(Message("orders", b"paid", keys="A-1"))
+            await town.clock.sleep(2)
+        assert await trace._run(asked(receipt.message_id, as_json=True)) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["messageId"], found["topic"], found["keys"]) == (
+            receipt.message_id,
+            "orders",
+            ["A-1"],
+        )
+        assert [one["group"] for one in found["sends"]] == ["makers"]
+        assert found["sends"][0]["offsetMsgId"] == receipt.offset_message_id
+        assert [(one["group"], one["outcome"]) for one in found["deliveries"]] == [("readers", "SUCCESS")]
+        await trace._run(asked(receipt.message_id))
+        assert "delivered to readers on 127.0.0.1, consumed" in capsys.readouterr().out
 
 
-def test_no_trace_is_a_failure_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        async with a_town(monkeypatch):
-            for topic in ("RMQ_SYS_TRACE_TOPIC", "nowhere"):
-                with pytest.raises(CommandFailure, match="no trace of ID") as caught:
-                    await trace._run(Namespace(message_id="ID", topic=topic, json=False, namesrv=None))
-                assert caught.value.status == 1
-
-    virtual(scene())
+@virtual
+async def test_no_trace_is_a_failure_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_town(monkeypatch):
+        for topic in ("RMQ_SYS_TRACE_TOPIC", "nowhere"):
+            with pytest.raises(CommandFailure, match="no trace of ID") as caught:
+                await trace._run(Namespace(message_id="ID", topic=topic, json=False, namesrv=None))
+            assert caught.value.status == 1

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.kit import virtual
 
 from turbopump import Decision, Message
 from turbopump.cli import transactions
@@ -49,26 +50,24 @@ def with_transactions(scene: Callable[[AsyncCluster, Admin], Awaitable[None]]) -
     run_virtual(main())
 
 
-def test_transactional_ids_are_listed_and_forgotten(capsys: Capture) -> None:
-    async def main() -> None:
-        async with AsyncCluster(2, clock="virtual") as cluster, cluster.admin() as admin:
-            await cluster.create_topic("orders")
-            async with Ledger("nightly", cluster.name_servers, world=cluster.world) as ledger:
-                await ledger.open("run")
-                await ledger.decide(4, [])
-            assert await run(admin, "ids") == 0
-            _, row = capsys.readouterr().out.splitlines()
-            assert row.split()[0] == "open"
-            assert row.split()[-3:] == ["4", "0", "nightly"]
-            assert await run(admin, "ids", "--json") == 0
-            (book,) = json.loads(capsys.readouterr().out)
-            assert (book["id"], book["highest"]) == ("nightly", 4)
-            assert await run(admin, "forget", "nightly") == 0
-            assert capsys.readouterr().out == "nightly forgotten by 2 brokers\n"
-            with pytest.raises(CommandFailure, match="no broker has the id nightly"):
-                await run(admin, "forget", "nightly")
-
-    run_virtual(main())
+@virtual
+async def test_transactional_ids_are_listed_and_forgotten(capsys: Capture) -> None:
+    async with AsyncCluster(2, clock="virtual") as cluster, cluster.admin() as admin:
+        await cluster.create_topic("orders")
+        async with Ledger("nightly", cluster.name_servers, world=cluster.world) as ledger:
+            await ledger.open("run")
+            await ledger.decide(4, [])
+        assert await run(admin, "ids") == 0
+        _, row = capsys.readouterr().out.splitlines()
+        assert row.split()[0] == "open"
+        assert row.split()[-3:] == ["4", "0", "nightly"]
+        assert await run(admin, "ids", "--json") == 0
+        (book,) = json.loads(capsys.readouterr().out)
+        assert (book["id"], book["highest"]) == ("nightly", 4)
+        assert await run(admin, "forget", "nightly") == 0
+        assert capsys.readouterr().out == "nightly forgotten by 2 brokers\n"
+        with pytest.raises(CommandFailure, match="no broker has the id nightly"):
+            await run(admin, "forget", "nightly")
 
 
 def test_open_and_expired_transactions_are_listed(capsys: Capture) -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import NAMESRV, Town, cluster
 
 from turbopump.client import discovery
 from turbopump.client.admin import Admin, NotFound
@@ -75,143 +76,129 @@ def test_addresses_come_from_the_argument_the_process_or_the_environment(
 # Topics and queues
 
 
-def test_a_topic_is_created_on_every_broker_that_has_another_and_deleted_everywhere() -> None:
-    async def scene() -> None:
-        async with cluster(2) as town:
-            admin = town.admin
-            addresses = [broker.address for broker in town.brokers]
-            config = TopicConfig(topicName="orders", readQueueNums=2, writeQueueNums=2)
-            assert await admin.topics.create_like("DefaultCluster", config) == addresses
-            await town.registered()
-            assert len((await admin.topics.queues("orders")).publish) == 4
-            assert await admin.topics.clusters("orders") == ["DefaultCluster"]
-            assert "DefaultCluster" in await admin.topics.system_names()
-            await admin.topics.delete("orders")
-            await town.registered()
-            with pytest.raises(TopicNotFound):
-                await admin.topics.route("orders")
-            with pytest.raises(TopicNotFound):
-                await admin.topics.create_like("nothing", config)
-
-    virtual(scene())
+@virtual
+async def test_a_topic_is_created_on_every_broker_that_has_another_and_deleted_everywhere() -> None:
+    async with cluster(2) as town:
+        admin = town.admin
+        addresses = [broker.address for broker in town.brokers]
+        config = TopicConfig(topicName="orders", readQueueNums=2, writeQueueNums=2)
+        assert await admin.topics.create_like("DefaultCluster", config) == addresses
+        await town.registered()
+        assert len((await admin.topics.queues("orders")).publish) == 4
+        assert await admin.topics.clusters("orders") == ["DefaultCluster"]
+        assert "DefaultCluster" in await admin.topics.system_names()
+        await admin.topics.delete("orders")
+        await town.registered()
+        with pytest.raises(TopicNotFound):
+            await admin.topics.route("orders")
+        with pytest.raises(TopicNotFound):
+            await admin.topics.create_like("nothing", config)
 
 
-def test_where_a_queue_begins_and_ends_and_where_a_time_is_in_it() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            began_ms = town.clock.now_ms()
-            await filled(town)
-            await town.clock.sleep(60)
-            queues = town.admin.queues
-            assert (await queues.min_offset(QUEUES[0]), await queues.max_offset(QUEUES[0])) == (0, 2)
-            assert await queues.offset_at(QUEUES[0], 0) == 0
-            assert began_ms <= await queues.earliest_store_time_ms(QUEUES[0]) <= town.clock.now_ms()
-            assert await queues.offset_at(QUEUES[0], town.clock.now_ms()) == 2
-
-    virtual(scene())
+@virtual
+async def test_where_a_queue_begins_and_ends_and_where_a_time_is_in_it() -> None:
+    async with cluster() as town:
+        began_ms = town.clock.now_ms()
+        await filled(town)
+        await town.clock.sleep(60)
+        queues = town.admin.queues
+        assert (await queues.min_offset(QUEUES[0]), await queues.max_offset(QUEUES[0])) == (0, 2)
+        assert await queues.offset_at(QUEUES[0], 0) == 0
+        assert began_ms <= await queues.earliest_store_time_ms(QUEUES[0]) <= town.clock.now_ms()
+        assert await queues.offset_at(QUEUES[0], town.clock.now_ms()) == 2
 
 
 # Groups
 
 
-def test_what_a_group_reads_and_how_far_it_is() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await filled(town)
-            await read_all(town)
-            groups = town.admin.groups
-            assert await groups.topics_read("readers") == ["orders"]
-            spans = await groups.time_spans("readers", "orders")
-            assert len(spans) == 4
-            assert {span.delayTime for span in spans} == {0}
-            assert await groups.subscription("readers", "orders") is None
-            async with reader(town) as consumer:
-                wanted = await groups.subscription("readers", "orders")
-                assert wanted is not None
-                assert wanted.subString == "paid"
-                (positions,) = (await groups.member_positions("readers", "orders")).values()
-                assert positions == dict.fromkeys(QUEUES, 2)
-                assert consumer.assignment() == QUEUES
-            with pytest.raises(NoGroup):
-                await groups.topics_read("nobody")
-
-    virtual(scene())
+@virtual
+async def test_what_a_group_reads_and_how_far_it_is() -> None:
+    async with cluster() as town:
+        await filled(town)
+        await read_all(town)
+        groups = town.admin.groups
+        assert await groups.topics_read("readers") == ["orders"]
+        spans = await groups.time_spans("readers", "orders")
+        assert len(spans) == 4
+        assert {span.delayTime for span in spans} == {0}
+        assert await groups.subscription("readers", "orders") is None
+        async with reader(town) as consumer:
+            wanted = await groups.subscription("readers", "orders")
+            assert wanted is not None
+            assert wanted.subString == "paid"
+            (positions,) = (await groups.member_positions("readers", "orders")).values()
+            assert positions == dict.fromkeys(QUEUES, 2)
+            assert consumer.assignment() == QUEUES
+        with pytest.raises(NoGroup):
+            await groups.topics_read("nobody")
 
 
-def test_a_group_is_configured_and_can_be_kept_from_a_topic() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await filled(town)
-            groups, address = town.admin.groups, town.brokers[0].address
-            await groups.create(address, SubscriptionGroupConfig(groupName="readers", retryMaxTimes=5))
-            assert (await groups.config(address, "readers")).retryMaxTimes == 5
-            assert await groups.set_readable(address, "readers", "orders", False) is False
-            assert await groups.set_readable(address, "readers", "orders", True) is True
-
-    virtual(scene())
+@virtual
+async def test_a_group_is_configured_and_can_be_kept_from_a_topic() -> None:
+    async with cluster() as town:
+        await filled(town)
+        groups, address = town.admin.groups, town.brokers[0].address
+        await groups.create(address, SubscriptionGroupConfig(groupName="readers", retryMaxTimes=5))
+        assert (await groups.config(address, "readers")).retryMaxTimes == 5
+        assert await groups.set_readable(address, "readers", "orders", False) is False
+        assert await groups.set_readable(address, "readers", "orders", True) is True
 
 
 # Offsets
 
 
-def test_a_group_is_moved_whether_it_runs_or_not() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await filled(town)
-            offsets = town.admin.offsets
-            with pytest.raises(GroupNotFound):
-                await offsets.reset_to("readers", "orders", END)
-            await read_all(town)
-            await offsets.reset_to("readers", "orders", 0)
-            assert await offsets.committed("readers", QUEUES[0]) == 0
+@virtual
+async def test_a_group_is_moved_whether_it_runs_or_not() -> None:
+    async with cluster() as town:
+        await filled(town)
+        offsets = town.admin.offsets
+        with pytest.raises(GroupNotFound):
             await offsets.reset_to("readers", "orders", END)
-            assert [await offsets.committed("readers", queue) for queue in QUEUES] == [2] * 4
-            await offsets.reset_to("readers", "orders", 0)
-            assert [await offsets.committed("readers", queue) for queue in QUEUES] == [0] * 4
-            async with reader(town) as consumer:
-                while await consumer.poll(1):
-                    pass
-                await offsets.reset_to("readers", "orders", "1980-01-01T00:00:00Z")
-                await town.clock.sleep(1)
-                assert len(await consumer.poll(5)) == 2
-            with pytest.raises(BrokerNotFound):
-                await offsets.committed("readers", MessageQueue("orders", "broker-z", 0))
-
-    virtual(scene())
+        await read_all(town)
+        await offsets.reset_to("readers", "orders", 0)
+        assert await offsets.committed("readers", QUEUES[0]) == 0
+        await offsets.reset_to("readers", "orders", END)
+        assert [await offsets.committed("readers", queue) for queue in QUEUES] == [2] * 4
+        await offsets.reset_to("readers", "orders", 0)
+        assert [await offsets.committed("readers", queue) for queue in QUEUES] == [0] * 4
+        async with reader(town) as consumer:
+            while await consumer.poll(1):
+                pass
+            await offsets.reset_to("readers", "orders", "1980-01-01T00:00:00Z")
+            await town.clock.sleep(1)
+            assert len(await consumer.poll(5)) == 2
+        with pytest.raises(BrokerNotFound):
+            await offsets.committed("readers", MessageQueue("orders", "broker-z", 0))
 
 
 # The rest
 
 
-def test_values_of_a_namespace_are_listed() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            settings = town.admin.name_servers
-            assert await settings.values("colours") == {}
-            await settings.put_value("colours", "sky", "blue")
-            await settings.put_value("colours", "grass", "green")
-            assert await settings.values("colours") == {"sky": "blue", "grass": "green"}
-
-    virtual(scene())
+@virtual
+async def test_values_of_a_namespace_are_listed() -> None:
+    async with cluster() as town:
+        settings = town.admin.name_servers
+        assert await settings.values("colours") == {}
+        await settings.put_value("colours", "sky", "blue")
+        await settings.put_value("colours", "grass", "green")
+        assert await settings.values("colours") == {"sky": "blue", "grass": "green"}
 
 
-def test_dead_letters_of_a_group() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await filled(town)
-            async with reader(town) as consumer:
-                (message, *_) = await consumer.poll(1)
-                await consumer.send_back(message, delay_level=-1)
-            await town.clock.sleep(1)
-            letters = town.admin.dead_letters("readers")
-            found = await letters.with_id(message.message_id)
-            assert [one.body async for one in letters.within()] == [found.body] == [message.body]
-            assert await letters.copies(found) == []
-            await letters.resend(found)
-            await town.clock.sleep(1)
-            assert len(await letters.copies(found)) == 1
-            with pytest.raises(NoLetters):
-                _ = [one async for one in town.admin.dead_letters("nobody").within()]
-            assert issubclass(NoLetters, NotFound)
-
-    virtual(scene())
+@virtual
+async def test_dead_letters_of_a_group() -> None:
+    async with cluster() as town:
+        await filled(town)
+        async with reader(town) as consumer:
+            (message, *_) = await consumer.poll(1)
+            await consumer.send_back(message, delay_level=-1)
+        await town.clock.sleep(1)
+        letters = town.admin.dead_letters("readers")
+        found = await letters.with_id(message.message_id)
+        assert [one.body async for one in letters.within()] == [found.body] == [message.body]
+        assert await letters.copies(found) == []
+        await letters.resend(found)
+        await town.clock.sleep(1)
+        assert len(await letters.copies(found)) == 1
+        with pytest.raises(NoLetters):
+            _ = [one async for one in town.admin.dead_letters("nobody").within()]
+        assert issubclass(NoLetters, NotFound)

@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client.producing import producing, stored
 
 from turbopump.client.errors import InvalidArgument, NotRunning, SendFailed
 from turbopump.client.message import Message, MessageQueue
 from turbopump.client.observe.hooks import SendContext
 from turbopump.client.produce.producer import Producer
+from turbopump.testing.loop import run_virtual
 
 
 class Requests:
@@ -40,7 +41,7 @@ def scene(play: Any, **settings: Any) -> None:
             async with producing(town, hooks=[requests], auto_batch=True, **settings) as one:
                 await play(town, one, requests)
 
-    virtual(run())
+    run_virtual(run())
 
 
 def test_sends_of_one_moment_are_one_request_with_a_receipt_for_each() -> None:

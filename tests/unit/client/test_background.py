@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.kit import in_loop
 
 from turbopump.client import background
 from turbopump.client.blocking import face
@@ -125,12 +126,10 @@ def test_a_call_that_is_cancelled_from_within_says_that_the_client_was_closed() 
         background.run(given_up())
 
 
-def test_a_blocking_call_inside_an_event_loop_names_the_other_package() -> None:
-    async def main() -> None:
-        with pytest.raises(InsideEventLoop, match=r"turbopump\.aio"):
-            background.run(answer())
-
-    asyncio.run(main())
+@in_loop
+async def test_a_blocking_call_inside_an_event_loop_names_the_other_package() -> None:
+    with pytest.raises(InsideEventLoop, match=r"turbopump\.aio"):
+        background.run(answer())
 
 
 def test_a_blocking_call_inside_the_background_loop_is_an_error_and_no_deadlock() -> None:

@@ -1,7 +1,7 @@
 """Pauses between the tries of a send, and a broker that is away for a part of the time."""
 
 import pytest
-from tests.unit.admin.kit import virtual
+from tests.kit import virtual
 from tests.unit.client.test_producer_retries import BROKER_A, BROKER_B, SEND, Scene, stored
 
 from turbopump.client.errors import SendFailed
@@ -19,24 +19,24 @@ def test_pauses_double_up_to_a_bound_and_jitter_takes_up_to_half() -> None:
 
 @pytest.mark.parametrize("away_s", [0.3, 2.0])
 @pytest.mark.parametrize("fixed", [False, True], ids=["any queue", "one queue"])
-def test_a_send_succeeds_when_its_broker_comes_back_within_the_timeout(away_s: float, fixed: bool) -> None:
-    async def scene() -> None:
-        async with AsyncCluster(clock="virtual") as cluster, cluster.producer() as producer:
-            await cluster.create_topic("orders", queues=1)
-            queue = MessageQueue("orders", "broker-a", 0) if fixed else None
-            await producer.send(Message("orders", b"before"), queue=queue)
-            await cluster.kill_broker()
-            clock = cluster.world.clock
-            began_s = clock.monotonic()
-            sending = producer.send_async(Message("orders", b"during"), queue=queue, timeout=3)
-            await clock.sleep(away_s)
-            assert not sending.done()
-            await cluster.start_broker()
-            await sending
-            assert clock.monotonic() - began_s < 3
-            assert [one.body for one in await cluster.messages("orders")] == [b"before", b"during"]
-
-    virtual(scene())
+@virtual
+async def test_a_send_succeeds_when_its_broker_comes_back_within_the_timeout(
+    away_s: float, fixed: bool
+) -> None:
+    async with AsyncCluster(clock="virtual") as cluster, cluster.producer() as producer:
+        await cluster.create_topic("orders", queues=1)
+        queue = MessageQueue("orders", "broker-a", 0) if fixed else None
+        await producer.send(Message("orders", b"before"), queue=queue)
+        await cluster.kill_broker()
+        clock = cluster.world.clock
+        began_s = clock.monotonic()
+        sending = producer.send_async(Message("orders", b"during"), queue=queue, timeout=3)
+        await clock.sleep(away_s)
+        assert not sending.done()
+        await cluster.start_broker()
+        await sending
+        assert clock.monotonic() - began_s < 3
+        assert [one.body for one in await cluster.messages("orders")] == [b"before", b"during"]
 
 
 def test_a_broker_that_stays_away_uses_up_the_time_and_is_told_once() -> None:

@@ -1,7 +1,8 @@
 """Probes of brokers that could not be reached."""
 
 import pytest
-from tests.unit.admin.kit import cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import cluster
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
 from tests.unit.client.producing import producing
 
@@ -51,67 +52,57 @@ class Stage:
         return self.cluster.times_asked(PROBE)
 
 
-def test_a_broker_that_was_unreachable_is_probed_until_it_answers() -> None:
-    async def scene() -> None:
-        stage = Stage()
-        await stage.send_until_one_failed()
-        assert stage.health.unreachable() == ["broker-a"]
-        stage.probe.start()
-        await stage.clock.sleep(PROBE_ROUND_S + 0.1)
-        assert stage.probes == 1
-        await stage.clock.sleep(PROBE_ROUND_S)
-        assert stage.probes == 1, "not before its interval is over"
-        await stage.clock.sleep(PROBE_ROUND_S)
-        assert stage.probes == 2
-        assert not stage.health.is_reachable("broker-a")
-        stage.cluster.on(BROKER_A, PROBE, lambda request: reply(request, ext={"offset": "7"}))
-        await stage.clock.sleep(3 * PROBE_ROUND_S)
-        assert stage.health.is_reachable("broker-a")
-        probes = stage.probes
-        await stage.clock.sleep(3 * PROBE_ROUND_S)
-        assert stage.probes == probes, "nobody is probed that can be reached"
-        await stage.probe.close()
-
-    virtual(scene())
+@virtual
+async def test_a_broker_that_was_unreachable_is_probed_until_it_answers() -> None:
+    stage = Stage()
+    await stage.send_until_one_failed()
+    assert stage.health.unreachable() == ["broker-a"]
+    stage.probe.start()
+    await stage.clock.sleep(PROBE_ROUND_S + 0.1)
+    assert stage.probes == 1
+    await stage.clock.sleep(PROBE_ROUND_S)
+    assert stage.probes == 1, "not before its interval is over"
+    await stage.clock.sleep(PROBE_ROUND_S)
+    assert stage.probes == 2
+    assert not stage.health.is_reachable("broker-a")
+    stage.cluster.on(BROKER_A, PROBE, lambda request: reply(request, ext={"offset": "7"}))
+    await stage.clock.sleep(3 * PROBE_ROUND_S)
+    assert stage.health.is_reachable("broker-a")
+    probes = stage.probes
+    await stage.clock.sleep(3 * PROBE_ROUND_S)
+    assert stage.probes == probes, "nobody is probed that can be reached"
+    await stage.probe.close()
 
 
-def test_a_broker_that_refuses_a_probe_is_not_well_yet() -> None:
-    async def scene() -> None:
-        stage = Stage()
-        await stage.send_until_one_failed()
-        stage.cluster.on(BROKER_A, PROBE, lambda request: reply(request, 1, "starting"))
-        await stage.probe.probe_due()
-        assert stage.health.unreachable() == ["broker-a"]
-
-    virtual(scene())
+@virtual
+async def test_a_broker_that_refuses_a_probe_is_not_well_yet() -> None:
+    stage = Stage()
+    await stage.send_until_one_failed()
+    stage.cluster.on(BROKER_A, PROBE, lambda request: reply(request, 1, "starting"))
+    await stage.probe.probe_due()
+    assert stage.health.unreachable() == ["broker-a"]
 
 
-def test_a_broker_that_has_no_topic_of_ours_any_more_is_forgotten() -> None:
-    async def scene() -> None:
-        stage = Stage()
-        stage.health.record("gone", 1.0, stage.clock.monotonic(), failed=True, reachable=False)
-        await stage.probe.probe_due()
-        assert stage.health.unreachable() == []
-        assert stage.health.is_available("gone", stage.clock.monotonic())
-
-    virtual(scene())
+@virtual
+async def test_a_broker_that_has_no_topic_of_ours_any_more_is_forgotten() -> None:
+    stage = Stage()
+    stage.health.record("gone", 1.0, stage.clock.monotonic(), failed=True, reachable=False)
+    await stage.probe.probe_due()
+    assert stage.health.unreachable() == []
+    assert stage.health.is_available("gone", stage.clock.monotonic())
 
 
-def test_without_a_detector_a_lost_connection_says_nothing_of_reachability() -> None:
-    async def scene() -> None:
-        stage = Stage(is_probed=False)
-        await stage.send_until_one_failed()
-        assert stage.health.is_reachable("broker-a")
-
-    virtual(scene())
+@virtual
+async def test_without_a_detector_a_lost_connection_says_nothing_of_reachability() -> None:
+    stage = Stage(is_probed=False)
+    await stage.send_until_one_failed()
+    assert stage.health.is_reachable("broker-a")
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_producer_has_a_detector_when_it_is_asked_for(is_on: bool) -> None:
-    async def scene() -> None:
-        given = {"send_latency_fault_enable": True, "start_detector_enable": is_on}
-        async with cluster() as town, producing(town, **given) as one:
-            await one.send(ORDER)
-            assert ((one._parts and one._parts.probe) is not None) is is_on
-
-    virtual(scene())
+@virtual
+async def test_a_producer_has_a_detector_when_it_is_asked_for(is_on: bool) -> None:
+    given = {"send_latency_fault_enable": True, "start_detector_enable": is_on}
+    async with cluster() as town, producing(town, **given) as one:
+        await one.send(ORDER)
+        assert ((one._parts and one._parts.probe) is not None) is is_on

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from tests.unit.admin.kit import virtual
+from tests.kit import virtual
 from tests.unit.client.listening import Reader
 
 from turbopump.client.counted_log import MAX_KEYS, CountedLog
@@ -38,14 +38,12 @@ def test_a_line_is_written_once_for_each_key_and_interval_and_counts_the_others(
     assert len(lines(caplog, "b is away")) == 2
 
 
-def test_what_is_told_apart_is_bounded() -> None:
-    async def scene() -> None:
-        counted = CountedLog(LOG, logging.DEBUG)
-        for number in range(3 * MAX_KEYS):
-            counted.log(number, "%d", number)
-        assert len(counted._by_key) <= MAX_KEYS
-
-    run_virtual(scene())
+@virtual
+async def test_what_is_told_apart_is_bounded() -> None:
+    counted = CountedLog(LOG, logging.DEBUG)
+    for number in range(3 * MAX_KEYS):
+        counted.log(number, "%d", number)
+    assert len(counted._by_key) <= MAX_KEYS
 
 
 def test_consumers_of_a_broker_that_is_away_say_so_seldom_and_go_on_when_it_is_back(
@@ -69,7 +67,7 @@ def test_consumers_of_a_broker_that_is_away_say_so_seldom_and_go_on_when_it_is_b
                 assert [one.body for one in await pulled.poll(timeout=3)] == [b"again"]
 
     with caplog.at_level(logging.INFO, "turbopump.client"):
-        virtual(scene())
+        run_virtual(scene())
     for words in ("Pulling ", "cannot be divided now"):
         said = lines(caplog, words)
         assert 2 <= len(said) <= 8, said
@@ -94,7 +92,7 @@ def test_a_topic_that_does_not_exist_is_told_once_with_what_to_do_and_consumed_w
                 assert reader.bodies == [b"found"]
 
     with caplog.at_level(logging.INFO, "turbopump.client"):
-        virtual(scene())
+        run_virtual(scene())
     missing = lines(caplog, "Topic order does not exist, so nothing is consumed from it")
     assert len(missing) == 2  # one for each consumer
     assert "updateTopic" in missing[0]

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import NAMESRV, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import NAMESRV, cluster
 
 from turbopump.client import discovery
 from turbopump.client.admin.admin import Admin
@@ -18,6 +19,7 @@ from turbopump.client.settings import ClientSettings
 from turbopump.client.world import World
 from turbopump.remoting.http import TEXT, HttpServer
 from turbopump.runtime.chance import Chance
+from turbopump.testing.loop import run_virtual
 
 
 @pytest.fixture(autouse=True)
@@ -84,64 +86,58 @@ def test_the_endpoint_is_apaches() -> None:
     assert (other.host, other.port, other.path) == ("ns.example", 80, "/rocketmq/east-u1?nofix=1")
 
 
-def test_name_servers_are_asked_for_over_http_and_again_every_two_minutes() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            said = [f"{NAMESRV}\nmore"]
-            pages = {"/rocketmq/nsaddr": lambda: (200, TEXT, said[0].encode())}
-            server = HttpServer(pages, town.network)
-            port = await server.start("127.0.0.1", 0)
-            world = World(town.network, town.clock, Chance(1))
-            producer = Producer("p", world=world, name_server_domain=f"127.0.0.1:{port}")
-            async with producer:
-                (instance,) = instances().named.values()
-                assert instance.name_servers.addresses == (NAMESRV,)
-                said[0] = f"{NAMESRV};127.0.0.1:9999"
-                await asyncio.sleep(121)
-                assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999")
-                await server.stop()
-                await asyncio.sleep(121)
-                assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999"), "what is known stays"
-
-    virtual(scene())
+@virtual
+async def test_name_servers_are_asked_for_over_http_and_again_every_two_minutes() -> None:
+    async with cluster() as town:
+        said = [f"{NAMESRV}\nmore"]
+        pages = {"/rocketmq/nsaddr": lambda: (200, TEXT, said[0].encode())}
+        server = HttpServer(pages, town.network)
+        port = await server.start("127.0.0.1", 0)
+        world = World(town.network, town.clock, Chance(1))
+        producer = Producer("p", world=world, name_server_domain=f"127.0.0.1:{port}")
+        async with producer:
+            (instance,) = instances().named.values()
+            assert instance.name_servers.addresses == (NAMESRV,)
+            said[0] = f"{NAMESRV};127.0.0.1:9999"
+            await asyncio.sleep(121)
+            assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999")
+            await server.stop()
+            await asyncio.sleep(121)
+            assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999"), "what is known stays"
 
 
-def test_without_an_address_no_foreign_host_is_asked() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            asked: list[str] = []
-            connect = town.network.connect
+@virtual
+async def test_without_an_address_no_foreign_host_is_asked() -> None:
+    async with cluster() as town:
+        asked: list[str] = []
+        connect = town.network.connect
 
-            async def noted(factory: Any, host: str, port: int) -> Any:
-                asked.append(f"{host}:{port}")
-                return await connect(factory, host, port)
+        async def noted(factory: Any, host: str, port: int) -> Any:
+            asked.append(f"{host}:{port}")
+            return await connect(factory, host, port)
 
-            town.network.connect = noted  # type: ignore[method-assign]
-            world = World(town.network, town.clock, Chance(1))
-            async with Producer("p", world=world):
-                assert set(asked) == {"127.0.0.1:9876"}
-            asked.clear()
-            Admin(world=world)
-            assert asked == []
-
-    virtual(scene())
+        town.network.connect = noted  # type: ignore[method-assign]
+        world = World(town.network, town.clock, Chance(1))
+        async with Producer("p", world=world):
+            assert set(asked) == {"127.0.0.1:9876"}
+        asked.clear()
+        Admin(world=world)
+        assert asked == []
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer])
-def test_a_broker_given_as_name_server_is_recognised_at_the_start(kind: type[Any]) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            world = World(town.network, town.clock, Chance(1))
-            client = kind("p", world=world, name_servers=town.brokers[0].address)
-            if kind is Consumer:
-                client.subscribe("orders", print)
-            with pytest.raises(NoNameServer, match="is no name server: it answers as a broker does"):
-                await client.start()
-            async with Admin(town.brokers[0].address, world=world) as admin:
-                with pytest.raises(OSError, match="is no name server: it answers as a broker does"):
-                    await admin.topics.route("orders")
-
-    virtual(scene())
+@virtual
+async def test_a_broker_given_as_name_server_is_recognised_at_the_start(kind: type[Any]) -> None:
+    async with cluster() as town:
+        world = World(town.network, town.clock, Chance(1))
+        client = kind("p", world=world, name_servers=town.brokers[0].address)
+        if kind is Consumer:
+            client.subscribe("orders", print)
+        with pytest.raises(NoNameServer, match="is no name server: it answers as a broker does"):
+            await client.start()
+        async with Admin(town.brokers[0].address, world=world) as admin:
+            with pytest.raises(OSError, match="is no name server: it answers as a broker does"):
+                await admin.topics.route("orders")
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["answers at once", "waits for a whole request"])
@@ -161,16 +157,14 @@ def test_an_http_port_given_as_name_server_is_recognised_at_the_start(
                 await producer.start()
             await server.stop()
 
-    virtual(scene())
+    run_virtual(scene())
 
 
-def test_without_any_the_error_says_how_to_give_one() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            world = World(town.network, town.clock, Chance(1))
-            producer = Producer("p", world=world, name_server_domain="127.0.0.1:1")
-            with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
-                await producer.start()
-            assert not instances().named
-
-    virtual(scene())
+@virtual
+async def test_without_any_the_error_says_how_to_give_one() -> None:
+    async with cluster() as town:
+        world = World(town.network, town.clock, Chance(1))
+        producer = Producer("p", world=world, name_server_domain="127.0.0.1:1")
+        with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
+            await producer.start()
+        assert not instances().named

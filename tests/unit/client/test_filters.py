@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client import listening, pulling
 
 from turbopump.client.message import MessageExt
+from turbopump.testing.loop import run_virtual
 
 
 def is_even(message: MessageExt) -> bool:
@@ -34,15 +36,13 @@ async def pulled(town: Town, filters: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("read", [pushed, pulled])
-def test_what_a_filter_does_not_want_is_not_delivered_and_counts_as_consumed(read: Any) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders")
-            await pulling.sent(town, 8)
-            assert await read(town, [is_even, not_two]) == ["000", "004", "006"]
-            assert sum(offset or 0 for offset in await pulling.committed(town)) == 8
-
-    virtual(scene())
+@virtual
+async def test_what_a_filter_does_not_want_is_not_delivered_and_counts_as_consumed(read: Any) -> None:
+    async with cluster() as town:
+        await town.create_topic("orders")
+        await pulling.sent(town, 8)
+        assert await read(town, [is_even, not_two]) == ["000", "004", "006"]
+        assert sum(offset or 0 for offset in await pulling.committed(town)) == 8
 
 
 @pytest.mark.parametrize("read", [pushed, pulled])
@@ -53,5 +53,5 @@ def test_a_filter_that_fails_loses_nothing(read: Any, caplog: pytest.LogCaptureF
             texts = await pulling.sent(town, 2)
             assert await read(town, [broken]) == texts
 
-    virtual(scene())
+    run_virtual(scene())
     assert "The filter" in caplog.text

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.kit import in_loop
 
 from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageQueue
@@ -47,24 +48,22 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_the_last_commit_waits_for_the_regular_one_under_way_though_its_caller_was_cancelled() -> None:
-    async def main() -> None:
-        broker = LateBroker()
-        offsets = offsets_at(broker)
-        regular = asyncio.create_task(offsets.persist({QUEUE: 4, OTHER: 7}))
-        await turn()
-        regular.cancel()
-        last = asyncio.create_task(offsets.commit(QUEUE, 5))
-        await turn()
-        assert broker.asked == [(0, 4), (1, 7)]
-        broker.answers[0].set_result(Command(0))
-        await turn()
-        assert broker.asked == [(0, 4), (1, 7), (0, 5)]
-        broker.answers[1].set_result(Command(0))
-        broker.answers[2].set_result(Command(0))
-        await last
-
-    asyncio.run(main())
+@in_loop
+async def test_the_last_commit_waits_for_the_regular_one_under_way_though_its_caller_was_cancelled() -> None:
+    broker = LateBroker()
+    offsets = offsets_at(broker)
+    regular = asyncio.create_task(offsets.persist({QUEUE: 4, OTHER: 7}))
+    await turn()
+    regular.cancel()
+    last = asyncio.create_task(offsets.commit(QUEUE, 5))
+    await turn()
+    assert broker.asked == [(0, 4), (1, 7)]
+    broker.answers[0].set_result(Command(0))
+    await turn()
+    assert broker.asked == [(0, 4), (1, 7), (0, 5)]
+    broker.answers[1].set_result(Command(0))
+    broker.answers[2].set_result(Command(0))
+    await last
 
 
 def test_a_regular_commit_that_fails_is_logged_and_the_others_are_made(

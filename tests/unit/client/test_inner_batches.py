@@ -1,8 +1,8 @@
 """Records that hold several messages: consumers and `tail` get the messages."""
 
+from tests.kit import virtual
 from tests.unit.admin.kit import NAMESRV, Town, cluster
 from tests.unit.client.pulling import all_of, consumer
-from tests.unit.remoting.kit import virtual
 
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.pull.puller import Puller

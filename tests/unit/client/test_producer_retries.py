@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, as_command, routes_to, stored
 from tests.unit.client.producing import producing
 
@@ -234,111 +235,103 @@ async def with_topic(town: Town) -> None:
     await town.registered()
 
 
-def test_one_broker_of_two_goes_down_and_no_caller_hears_of_it() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=2) as town, producing(town) as one:
-            await with_topic(town)
-            assert {(await one.send(Message("orders", b"x"))).queue.broker for _ in range(4)} == {
-                "broker-a",
-                "broker-b",
-            }
-            tasks = [one.send_async(Message("orders", b"%d" % number)) for number in range(50)]
-            await town.brokers[0].stop()
-            results = await asyncio.gather(*tasks)
-            for _ in range(100):
-                results.append(await one.send(Message("orders", b"y")))
-                await town.clock.sleep(0.5)
-            assert {result.status for result in results} == {SendStatus.SEND_OK}
-            assert {result.queue.broker for result in results[-50:]} == {"broker-b"}
-
-    virtual(scene())
+@virtual
+async def test_one_broker_of_two_goes_down_and_no_caller_hears_of_it() -> None:
+    async with cluster(brokers=2) as town, producing(town) as one:
+        await with_topic(town)
+        assert {(await one.send(Message("orders", b"x"))).queue.broker for _ in range(4)} == {
+            "broker-a",
+            "broker-b",
+        }
+        tasks = [one.send_async(Message("orders", b"%d" % number)) for number in range(50)]
+        await town.brokers[0].stop()
+        results = await asyncio.gather(*tasks)
+        for _ in range(100):
+            results.append(await one.send(Message("orders", b"y")))
+            await town.clock.sleep(0.5)
+        assert {result.status for result in results} == {SendStatus.SEND_OK}
+        assert {result.queue.broker for result in results[-50:]} == {"broker-b"}
 
 
-def test_a_first_try_that_ends_otherwise_than_with_success_is_followed_by_others() -> None:
+@virtual
+async def test_a_first_try_that_ends_otherwise_than_with_success_is_followed_by_others() -> None:
     """Through the producer, whose first try takes a short way."""
 
-    async def scene() -> None:
-        async with cluster() as town:
-            script: list[int] = []
-            asked: list[str] = []
+    async with cluster() as town:
+        script: list[int] = []
+        asked: list[str] = []
 
-            def broker(name: str) -> Callable[[Request[None]], Answer]:
-                def answer(request: Request[None]) -> Answer:
-                    asked.append(name)
-                    place = {"msgId": "X", "queueId": "0", "queueOffset": "0"}
-                    return Answer(place, code=script.pop(0), remark="so be it")
+        def broker(name: str) -> Callable[[Request[None]], Answer]:
+            def answer(request: Request[None]) -> Answer:
+                asked.append(name)
+                place = {"msgId": "X", "queueId": "0", "queueOffset": "0"}
+                return Answer(place, code=script.pop(0), remark="so be it")
 
-                return answer
+            return answer
 
-            brokers = {
-                "a": await town.play(20911, {SEND: broker("a")}),
-                "b": await town.play(20921, {SEND: broker("b")}),
-            }
+        brokers = {
+            "a": await town.play(20911, {SEND: broker("a")}),
+            "b": await town.play(20921, {SEND: broker("b")}),
+        }
 
-            def route(request: Request[None]) -> Answer:
-                return Answer(body=routes_to({"t": 1}, brokers)(request.command).body)
+        def route(request: Request[None]) -> Answer:
+            return Answer(body=routes_to({"t": 1}, brokers)(request.command).body)
 
-            name_server = await town.play(20876, {ROUTE: route})
-            world = World(town.network, town.clock, Chance(1))
-            settings: Any = {"retry_another_broker_when_not_store_ok": True}
-            async with Producer("makers", name_servers=name_server, world=world, **settings) as one:
+        name_server = await town.play(20876, {ROUTE: route})
+        world = World(town.network, town.clock, Chance(1))
+        settings: Any = {"retry_another_broker_when_not_store_ok": True}
+        async with Producer("makers", name_servers=name_server, world=world, **settings) as one:
 
-                async def send(*codes: int) -> SendResult:
-                    script[:] = codes
-                    asked.clear()
-                    return await one.send(ORDER)
+            async def send(*codes: int) -> SendResult:
+                script[:] = codes
+                asked.clear()
+                return await one.send(ORDER)
 
-                for _ in range(2):  # from now on there are connections to both
-                    await send(0)
-                for codes in ([14, 0], [10, 0], [2, 1, 0], [11, 14, 0]):
-                    assert (await send(*codes)).status is SendStatus.SEND_OK
-                    assert script == []
-                    assert asked[: len(codes)] in (
-                        ["a", "b", "a"][: len(codes)],
-                        ["b", "a", "b"][: len(codes)],
-                    )
-                with pytest.raises(MessageIllegal):
-                    await send(13)
-                with pytest.raises(SendFailed) as raised:
-                    await send(14, 14, 2)
-                assert raised.value.code == 2
-                assert [one_try.broker for one_try in raised.value.tries] == asked
-                assert (await send(12, 10, 11)).status is SendStatus.SLAVE_NOT_AVAILABLE
-                assert (await send(12, 13)).status is SendStatus.FLUSH_SLAVE_TIMEOUT
-
-    virtual(scene())
+            for _ in range(2):  # from now on there are connections to both
+                await send(0)
+            for codes in ([14, 0], [10, 0], [2, 1, 0], [11, 14, 0]):
+                assert (await send(*codes)).status is SendStatus.SEND_OK
+                assert script == []
+                assert asked[: len(codes)] in (
+                    ["a", "b", "a"][: len(codes)],
+                    ["b", "a", "b"][: len(codes)],
+                )
+            with pytest.raises(MessageIllegal):
+                await send(13)
+            with pytest.raises(SendFailed) as raised:
+                await send(14, 14, 2)
+            assert raised.value.code == 2
+            assert [one_try.broker for one_try in raised.value.tries] == asked
+            assert (await send(12, 10, 11)).status is SendStatus.SLAVE_NOT_AVAILABLE
+            assert (await send(12, 13)).status is SendStatus.FLUSH_SLAVE_TIMEOUT
 
 
-def test_all_name_servers_are_down_for_five_minutes_and_sending_goes_on() -> None:
-    async def scene() -> None:
-        async with cluster(brokers=2) as town, producing(town) as one:
-            await with_topic(town)
+@virtual
+async def test_all_name_servers_are_down_for_five_minutes_and_sending_goes_on() -> None:
+    async with cluster(brokers=2) as town, producing(town) as one:
+        await with_topic(town)
+        await one.send(Message("orders", b"x"))
+        await town.name_server.stop()
+        began = town.clock.monotonic()
+        slowest = 0.0
+        for number in range(300):
+            if number == 150:
+                await town.brokers[0].stop()
+            before = town.clock.monotonic()
+            assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
+            slowest = max(slowest, town.clock.monotonic() - before)
+            await town.clock.sleep(1)
+        assert town.clock.monotonic() - began >= 300
+        assert slowest < 0.5
+
+
+@virtual
+async def test_a_topic_that_is_new_while_no_name_server_answers_fails_in_time_and_says_why() -> None:
+    async with cluster() as town, producing(town) as one:
+        await town.name_server.stop()
+        with pytest.raises(SendFailed, match="name server") as raised:
             await one.send(Message("orders", b"x"))
-            await town.name_server.stop()
-            began = town.clock.monotonic()
-            slowest = 0.0
-            for number in range(300):
-                if number == 150:
-                    await town.brokers[0].stop()
-                before = town.clock.monotonic()
-                assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
-                slowest = max(slowest, town.clock.monotonic() - before)
-                await town.clock.sleep(1)
-            assert town.clock.monotonic() - began >= 300
-            assert slowest < 0.5
-
-    virtual(scene())
-
-
-def test_a_topic_that_is_new_while_no_name_server_answers_fails_in_time_and_says_why() -> None:
-    async def scene() -> None:
-        async with cluster() as town, producing(town) as one:
-            await town.name_server.stop()
-            with pytest.raises(SendFailed, match="name server") as raised:
-                await one.send(Message("orders", b"x"))
-            assert raised.value.code == 10004
-
-    virtual(scene())
+        assert raised.value.code == 10004
 
 
 def test_name_servers_that_are_silent_do_not_take_more_than_the_whole_time() -> None:
@@ -355,23 +348,21 @@ def test_name_servers_that_are_silent_do_not_take_more_than_the_whole_time() -> 
     assert scene.took == pytest.approx(2.0)
 
 
-def test_a_topic_that_nobody_may_write_to_is_an_error_until_one_may() -> None:
-    async def scene() -> None:
-        async with cluster() as town, producing(town) as one:
-            await town.create_topic("orders", 1)
-            address = town.brokers[0].address
-            header = CreateTopicRequest(1, 1, 4, "SINGLE_TAG", "orders", "TBW102", attributes="")
-            await town.admin.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            await town.registered()
-            for _ in range(2):
-                with pytest.raises(TopicUnknown):
-                    await one.send(Message("orders", b"x"))
-                with pytest.raises(TopicUnknown):
-                    await one.send_oneway(Message("orders", b"x"))
-            await town.create_topic("orders", 1)
-            assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
-
-    virtual(scene())
+@virtual
+async def test_a_topic_that_nobody_may_write_to_is_an_error_until_one_may() -> None:
+    async with cluster() as town, producing(town) as one:
+        await town.create_topic("orders", 1)
+        address = town.brokers[0].address
+        header = CreateTopicRequest(1, 1, 4, "SINGLE_TAG", "orders", "TBW102", attributes="")
+        await town.admin.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await town.registered()
+        for _ in range(2):
+            with pytest.raises(TopicUnknown):
+                await one.send(Message("orders", b"x"))
+            with pytest.raises(TopicUnknown):
+                await one.send_oneway(Message("orders", b"x"))
+        await town.create_topic("orders", 1)
+        assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
 
 
 def test_a_broker_that_comes_back_elsewhere_is_found_by_the_retry() -> None:

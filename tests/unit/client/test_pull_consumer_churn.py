@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import NAMESRV, Town, cluster
 
 from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere
@@ -70,19 +71,17 @@ class Crew:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_message_is_finished_by_someone(seed: int) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders")
-            sent = {f"{number:03}" for number in range(MESSAGES)}
-            crew = Crew(town, seed)
-            async with asyncio.timeout(3600), asyncio.TaskGroup() as tasks:
-                for _ in range(3):
-                    tasks.create_task(crew.live())
-                for text in sorted(sent):
-                    await town.send("orders", text.encode())
-                    await town.clock.sleep(0.05)
-            assert crew.finished == sent
-            assert crew.number > 3
-
-    virtual(scene())
+@virtual
+async def test_every_message_is_finished_by_someone(seed: int) -> None:
+    async with cluster() as town:
+        await town.create_topic("orders")
+        sent = {f"{number:03}" for number in range(MESSAGES)}
+        crew = Crew(town, seed)
+        async with asyncio.timeout(3600), asyncio.TaskGroup() as tasks:
+            for _ in range(3):
+                tasks.create_task(crew.live())
+            for text in sorted(sent):
+                await town.send("orders", text.encode())
+                await town.clock.sleep(0.05)
+        assert crew.finished == sent
+        assert crew.number > 3

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client import listening
 
 from turbopump.client.short_heartbeats import Fingerprint, ShortHeartbeats
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from turbopump.protocol.headers.client import HeartbeatResponse
+from turbopump.testing.loop import run_virtual
 
 UNDERSTOOD = HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=False)
 
@@ -90,7 +91,7 @@ def test_a_consumer_with_short_heartbeats_misses_nothing(monkeypatch: pytest.Mon
                     await until(town, lambda: any(told) and not all(told))
                     await told_all(town, first, second)
 
-    virtual(scene())
+    run_virtual(scene())
 
 
 async def told_all(town: Town, *readers: listening.Reader) -> None:

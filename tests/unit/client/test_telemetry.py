@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.unit.admin.kit import NAMESRV, cluster, virtual
+from tests.unit.admin.kit import NAMESRV, cluster
 from tests.unit.client.listening import plain
 from tests.unit.client.producing import producing, stored
 from tests.unit.client.pulling import consumer as pulling
@@ -25,6 +25,7 @@ from turbopump.client.observe.telemetry import ConsumeTelemetry, ReceiveTelemetr
 from turbopump.client.produce.producer import Producer
 from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.push.consumer import Consumer
+from turbopump.testing.loop import run_virtual
 
 
 class Watch:
@@ -112,7 +113,7 @@ def test_a_send_and_its_processing_are_one_trace() -> None:
             "messaging.consumer.group.name": "billing",
         }
 
-    virtual(scene())
+    run_virtual(scene())
 
 
 def test_figures_count_what_was_sent_and_consumed() -> None:
@@ -132,7 +133,7 @@ def test_figures_count_what_was_sent_and_consumed() -> None:
             async with billing:
                 await town.clock.sleep(2)
 
-    virtual(scene())
+    run_virtual(scene())
     (sent,) = watch.points("messaging.client.sent.messages")
     (consumed,) = watch.points("messaging.client.consumed.messages")
     (operation,) = watch.points("messaging.client.operation.duration")
@@ -165,7 +166,7 @@ def test_the_messages_of_a_batch_carry_their_context(auto: bool) -> None:
             async with billing:
                 await town.clock.sleep(2)
 
-    virtual(scene())
+    run_virtual(scene())
     created = watch.spans("create orders")
     processed = watch.spans("process orders")
     (send,) = watch.spans("send")
@@ -187,7 +188,7 @@ def test_what_a_pull_consumer_gives_out_is_linked_to_its_sends() -> None:
             async with reader:
                 assert len(await reader.poll(5)) == 1
 
-    virtual(scene())
+    run_virtual(scene())
     (receive,) = watch.spans("receive")
     (send,) = watch.spans("send")
     assert (receive.name, receive.kind) == ("receive orders", SpanKind.CLIENT)
@@ -224,7 +225,7 @@ def test_failures_are_seen_on_both_sides() -> None:
             with pytest.raises(SendFailed):
                 await one.send(ORDER)
 
-    virtual(scene())
+    run_virtual(scene())
     failed, again = watch.spans("process")
     assert (failed.status.status_code, failed.attributes["error.type"]) == (StatusCode.ERROR, "ValueError")
     assert failed.events[0].attributes["exception.message"] == "no such customer"
@@ -256,7 +257,7 @@ def test_a_span_of_the_caller_is_the_parent_and_each_handler_may_begin_a_trace()
             async with billing:
                 await town.clock.sleep(2)
 
-    virtual(scene())
+    run_virtual(scene())
     (checkout,), (ledger,) = watch.spans("checkout"), watch.spans("ledger")
     (send,), (process,) = watch.spans("send"), watch.spans("process")
     assert send.parent is not None
@@ -278,7 +279,7 @@ def test_a_message_with_the_context_of_a_trace_is_sent_in_that_trace() -> None:
                 propagate.inject(carried)
             await one.send(Message("orders", b"x", properties=carried))
 
-    virtual(scene())
+    run_virtual(scene())
     (checkout,), (send,) = watch.spans("checkout"), watch.spans("send")
     assert send.parent is not None
     assert send.parent.span_id == checkout.context.span_id
@@ -298,7 +299,7 @@ def test_messages_of_others_have_no_context_and_are_traced_alone() -> None:
             async with billing:
                 await town.clock.sleep(2)
 
-    virtual(scene())
+    run_virtual(scene())
     (process,) = watch.spans()
     assert (process.parent, len(process.links)) == (None, 0)
 

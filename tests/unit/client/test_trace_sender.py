@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening, pulling
 from tests.unit.client.producing import producing, stored
@@ -29,6 +30,7 @@ from turbopump.client.observe.trace_sender import trace_messages
 from turbopump.client.produce.transaction import Decision
 from turbopump.client.settings import AccessChannel
 from turbopump.protocol.names import TRACE_TOPIC
+from turbopump.testing.loop import run_virtual
 
 OFFERING = replace(CONFIG, topics=replace(CONFIG.topics, trace_topic=True))
 ORDER = Message("orders", b"paid", tags="paid", keys=["A-1", "A-2"])
@@ -49,7 +51,7 @@ def scene(play: Any) -> None:
         async for town in town_with_orders():
             await play(town)
 
-    virtual(run())
+    run_virtual(run())
 
 
 def test_each_message_that_is_sent_leaves_a_record() -> None:
@@ -182,22 +184,20 @@ def test_what_a_pull_consumer_gives_out_is_traced() -> None:
     scene(play)
 
 
-def test_a_broker_that_wants_no_traces_gets_none() -> None:
-    async def run() -> None:
-        silent = replace(OFFERING, sending=replace(CONFIG.sending, trace_on=False))
-        async with cluster(config=silent) as town:
-            await town.create_topic("orders", 1)
-            reader = listening.Reader()
-            async with (
-                producing(town, enable_trace=True) as one,
-                listening.consumer(town, reader, enable_trace=True),
-            ):
-                await one.send(ORDER)
-                await town.clock.sleep(2)
-            assert reader.bodies == [b"paid"]
-            assert await traces(town) == []
-
-    virtual(run())
+@virtual
+async def test_a_broker_that_wants_no_traces_gets_none() -> None:
+    silent = replace(OFFERING, sending=replace(CONFIG.sending, trace_on=False))
+    async with cluster(config=silent) as town:
+        await town.create_topic("orders", 1)
+        reader = listening.Reader()
+        async with (
+            producing(town, enable_trace=True) as one,
+            listening.consumer(town, reader, enable_trace=True),
+        ):
+            await one.send(ORDER)
+            await town.clock.sleep(2)
+        assert reader.bodies == [b"paid"]
+        assert await traces(town) == []
 
 
 def test_traces_are_not_traced() -> None:
@@ -283,7 +283,7 @@ def test_a_trace_topic_that_cannot_be_reached_is_not_noticed(caplog: pytest.LogC
             assert town.clock.monotonic() - began_s < 3 + trace_sender.CLOSE_S + 1
             assert len(await stored(town, "orders")) == 3
 
-    virtual(run())
+    run_virtual(run())
     assert caplog.text.count("Cannot send traces") == 1
     assert "3 trace records" in caplog.text
 

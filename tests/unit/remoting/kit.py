@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turbopump.protocol.command import Command, decode, encode
@@ -12,7 +11,7 @@ from turbopump.remoting.connection import Connection, ConnectionGroup, Serve, Sh
 from turbopump.remoting.limits import Limits, UnfinishedFrames
 from turbopump.remoting.unread import UnreadAnswers
 from turbopump.runtime.rate_limited_log import RateLimitedLog
-from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.loop import VirtualClock
 
 LOG = logging.getLogger("turbopump.remoting.test")
 
@@ -91,20 +90,6 @@ def connected(
     transport.protocol = connection
     connection.connection_made(transport)
     return connection, transport
-
-
-def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Runs a coroutine test in virtual time. It takes no fixtures."""
-
-    def run() -> None:
-        async def main() -> None:
-            await test()
-
-        run_virtual(main())
-
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
-    return run
 
 
 def asked(code: int, opaque: int = 0, body: bytes = b"", **fields: Any) -> bytes:

@@ -7,12 +7,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client.listening import plain
 
 from turbopump.client.message import Message, MessageExt, MessageQueue
 from turbopump.client.push.consumer import Consumer
 from turbopump.runtime.chance import Chance
+from turbopump.testing.loop import run_virtual
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(6)]
 ROUNDS = 20
@@ -79,31 +81,29 @@ class Members:
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_nothing_is_missed(ordered: bool, seed: int) -> None:
-    async def scene() -> None:
-        chance = Chance(seed)
-        async with cluster() as town:
-            await town.create_topic("orders", len(QUEUES))
-            members = Members(town, chance, ordered)
-            sent: dict[MessageQueue, int] = dict.fromkeys(QUEUES, 0)
-            for _ in range(ROUNDS):
-                await members.something_happens()
-                for queue in QUEUES:
-                    await send(town, queue, sent, chance.randrange(6))
-                await town.clock.sleep(chance.choice((0.1, 1, 5, 25)))
-            members.calm = True
-            await members.close()
-            last = members.make()
-            async with last:
-                await town.clock.sleep(150)
-                held = last._running.queues.positions()
+@virtual
+async def test_whatever_happens_nothing_is_missed(ordered: bool, seed: int) -> None:
+    chance = Chance(seed)
+    async with cluster() as town:
+        await town.create_topic("orders", len(QUEUES))
+        members = Members(town, chance, ordered)
+        sent: dict[MessageQueue, int] = dict.fromkeys(QUEUES, 0)
+        for _ in range(ROUNDS):
+            await members.something_happens()
             for queue in QUEUES:
-                assert held[queue] == sent[queue]
-                wanted = [f"{queue.id}:{number:04d}" for number in range(sent[queue])]
-                seen = list(dict.fromkeys(one for one in members.seen if one.startswith(f"{queue.id}:")))
-                assert (seen if ordered else sorted(seen)) == wanted
-
-    virtual(scene())
+                await send(town, queue, sent, chance.randrange(6))
+            await town.clock.sleep(chance.choice((0.1, 1, 5, 25)))
+        members.calm = True
+        await members.close()
+        last = members.make()
+        async with last:
+            await town.clock.sleep(150)
+            held = last._running.queues.positions()
+        for queue in QUEUES:
+            assert held[queue] == sent[queue]
+            wanted = [f"{queue.id}:{number:04d}" for number in range(sent[queue])]
+            seen = list(dict.fromkeys(one for one in members.seen if one.startswith(f"{queue.id}:")))
+            assert (seen if ordered else sorted(seen)) == wanted
 
 
 async def send(town: Town, queue: MessageQueue, sent: dict[MessageQueue, int], count: int) -> None:
@@ -130,6 +130,6 @@ def test_two_runs_of_a_seed_are_the_same() -> None:
             runs.append(list(members.seen))
             await members.close()
 
-    virtual(scene())
-    virtual(scene())
+    run_virtual(scene())
+    run_virtual(scene())
     assert runs[0] == runs[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kit import in_loop
 from tests.unit.client.kit import record
 
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
@@ -224,21 +225,19 @@ def test_a_level_that_does_not_exist_is_refused() -> None:
             RetryLater(level)
 
 
-def test_an_async_function_behind_a_plain_wrapper_runs_on_the_loop() -> None:
-    async def scene() -> None:
-        loop = asyncio.get_running_loop()
-        seen: list[asyncio.AbstractEventLoop] = []
+@in_loop
+async def test_an_async_function_behind_a_plain_wrapper_runs_on_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    seen: list[asyncio.AbstractEventLoop] = []
 
-        async def handle(message: MessageExt) -> None:
-            seen.append(asyncio.get_running_loop())
-            raise ValueError("no")
+    async def handle(message: MessageExt) -> None:
+        seen.append(asyncio.get_running_loop())
+        raise ValueError("no")
 
-        def wrapper(message: MessageExt) -> Any:
-            return handle(message)
+    def wrapper(message: MessageExt) -> Any:
+        return handle(message)
 
-        failure = await asyncio.to_thread(Handler(wrapper).run, [message()], loop)
-        assert seen == [loop]
-        assert failure is not None
-        assert isinstance(failure.error, ValueError)
-
-    asyncio.run(scene())
+    failure = await asyncio.to_thread(Handler(wrapper).run, [message()], loop)
+    assert seen == [loop]
+    assert failure is not None
+    assert isinstance(failure.error, ValueError)

@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import Town, cluster
 from tests.unit.client.listening import committed, plain
 from tests.unit.client.push.test_ordered import send_in_order
 
@@ -12,6 +13,7 @@ from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.consumer import Consumer
+from turbopump.testing.loop import run_virtual
 
 COMMIT, ROLLBACK = ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK
 
@@ -80,62 +82,56 @@ def test_what_a_handler_says_is_what_is_committed(
         async with cluster() as town:
             assert await told(town, again, is_thread) == (came, offset)
 
-    virtual(scene())
+    run_virtual(scene())
 
 
-def test_what_was_not_committed_comes_again_after_a_restart() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            first, second = Script(m1=[COMMIT]), Script(m4=[COMMIT])
-            await told(town, first, is_thread=False)
-            async with manual(town, second.on_the_loop, seed=2):
-                await town.clock.sleep(3)
-            assert "".join(second.texts) == "234"
-            assert await committed(town, queues=1) == [5]
-
-    virtual(scene())
+@virtual
+async def test_what_was_not_committed_comes_again_after_a_restart() -> None:
+    async with cluster() as town:
+        first, second = Script(m1=[COMMIT]), Script(m4=[COMMIT])
+        await told(town, first, is_thread=False)
+        async with manual(town, second.on_the_loop, seed=2):
+            await town.clock.sleep(3)
+        assert "".join(second.texts) == "234"
+        assert await committed(town, queues=1) == [5]
 
 
-def test_a_rollback_waits_as_long_as_a_failure() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            moments: list[float] = []
+@virtual
+async def test_a_rollback_waits_as_long_as_a_failure() -> None:
+    async with cluster() as town:
+        moments: list[float] = []
 
-            async def handle(message: MessageExt) -> ConsumeStatus:
-                moments.append(town.clock.monotonic())
-                return COMMIT if len(moments) > 1 else ROLLBACK
+        async def handle(message: MessageExt) -> ConsumeStatus:
+            moments.append(town.clock.monotonic())
+            return COMMIT if len(moments) > 1 else ROLLBACK
 
-            await town.create_topic("orders", 1)
-            await send_in_order(town, 0, 0, 1)
-            async with manual(town, handle, suspend_current_queue_time=2.0):
-                await town.clock.sleep(5)
-            first, second = moments
-            assert 2.0 <= second - first < 2.5
-
-    virtual(scene())
+        await town.create_topic("orders", 1)
+        await send_in_order(town, 0, 0, 1)
+        async with manual(town, handle, suspend_current_queue_time=2.0):
+            await town.clock.sleep(5)
+        first, second = moments
+        assert 2.0 <= second - first < 2.5
 
 
-def test_the_first_of_a_batch_that_are_consumed_are_kept_and_not_committed() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            got: list[list[str]] = []
+@virtual
+async def test_the_first_of_a_batch_that_are_consumed_are_kept_and_not_committed() -> None:
+    async with cluster() as town:
+        got: list[list[str]] = []
 
-            async def handle(messages: list[MessageExt]) -> Any:
-                got.append([message.text[-1] for message in messages])
-                if len(got) == 1:
-                    raise RetryLater(consumed=2, pause=0.01)
-                return ROLLBACK if len(got) == 2 else COMMIT
+        async def handle(messages: list[MessageExt]) -> Any:
+            got.append([message.text[-1] for message in messages])
+            if len(got) == 1:
+                raise RetryLater(consumed=2, pause=0.01)
+            return ROLLBACK if len(got) == 2 else COMMIT
 
-            await town.create_topic("orders", 1)
-            await send_in_order(town, 0, 0, 4)
-            one = plain(town)
-            one.subscribe("orders", handle, ordered=True, auto_commit=False, batch=4)
-            async with one:
-                await town.clock.sleep(5)
-            assert got == [["0", "1", "2", "3"], ["2", "3"], ["0", "1", "2", "3"]]
-            assert await committed(town, queues=1) == [4]
-
-    virtual(scene())
+        await town.create_topic("orders", 1)
+        await send_in_order(town, 0, 0, 4)
+        one = plain(town)
+        one.subscribe("orders", handle, ordered=True, auto_commit=False, batch=4)
+        async with one:
+            await town.clock.sleep(5)
+        assert got == [["0", "1", "2", "3"], ["2", "3"], ["0", "1", "2", "3"]]
+        assert await committed(town, queues=1) == [4]
 
 
 def test_with_automatic_commits_these_words_mean_consumed(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,7 +146,7 @@ def test_with_automatic_commits_these_words_mean_consumed(caplog: pytest.LogCapt
                 await town.clock.sleep(3)
             assert ("".join(script.texts), await committed(town, queues=1)) == ("01", [2])
 
-    virtual(scene())
+    run_virtual(scene())
     assert "auto_commit=False" in caplog.text
 
 
@@ -172,7 +168,7 @@ def test_hooks_are_told_in_apaches_words() -> None:
             async with manual(town, script.on_the_loop, hooks=[Watch()]):
                 await town.clock.sleep(3)
 
-    virtual(scene())
+    run_virtual(scene())
     assert statuses == [("SUCCESS", True), ("ROLLBACK", False), ("SUCCESS", True), ("SUCCESS", True)]
 
 

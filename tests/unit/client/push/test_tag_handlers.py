@@ -4,12 +4,14 @@ import logging
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import NAMESRV, cluster, virtual
+from tests.kit import virtual
+from tests.unit.admin.kit import NAMESRV, cluster
 from tests.unit.client.listening import Reader, plain
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
 from turbopump.client.push.consumer import Consumer
+from turbopump.testing.loop import run_virtual
 
 
 def take(message: MessageExt) -> None:
@@ -17,81 +19,73 @@ def take(message: MessageExt) -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["concurrent", "ordered"])
-def test_a_second_handler_of_a_topic_gets_its_tags_and_the_first_keeps_its_own(ordered: bool) -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            paid, others = Reader(), Reader()
-            both = plain(town)
-            both.subscribe("orders", paid, "paid", ordered=ordered)
-            both.subscribe("orders", others, "refunded || open", ordered=ordered)
-            async with both:
-                for number, tags in enumerate(["paid", "refunded", "paid", "lost", "open"]):
-                    await town.send("orders", b"%d" % number, tags=tags)
-                await town.clock.sleep(3)
-            assert (paid.bodies, others.bodies) == ([b"0", b"2"], [b"1", b"4"])
-
-    virtual(scene())
+@virtual
+async def test_a_second_handler_of_a_topic_gets_its_tags_and_the_first_keeps_its_own(ordered: bool) -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        paid, others = Reader(), Reader()
+        both = plain(town)
+        both.subscribe("orders", paid, "paid", ordered=ordered)
+        both.subscribe("orders", others, "refunded || open", ordered=ordered)
+        async with both:
+            for number, tags in enumerate(["paid", "refunded", "paid", "lost", "open"]):
+                await town.send("orders", b"%d" % number, tags=tags)
+            await town.clock.sleep(3)
+        assert (paid.bodies, others.bodies) == ([b"0", b"2"], [b"1", b"4"])
 
 
-def test_a_handler_added_while_the_consumer_runs_gets_its_tags() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            paid, refunded = Reader(), Reader()
-            both = plain(town)
-            both.subscribe("orders", paid, "paid")
-            async with both:
-                await town.clock.sleep(2)
-                both.subscribe("orders", refunded, "refunded")
-                await town.clock.sleep(1)
-                await town.send("orders", b"0", tags="paid")
-                await town.send("orders", b"1", tags="refunded")
-                await town.clock.sleep(2)
-            assert (paid.bodies, refunded.bodies) == ([b"0"], [b"1"])
-
-    virtual(scene())
-
-
-def test_a_message_that_comes_again_goes_to_the_handler_of_its_tag() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            failures = iter([True])
-            paid, refunded = Reader(), Reader(lambda body: next(failures, False))
-            both = plain(town)
-            both.subscribe("orders", paid, "paid")
+@virtual
+async def test_a_handler_added_while_the_consumer_runs_gets_its_tags() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        paid, refunded = Reader(), Reader()
+        both = plain(town)
+        both.subscribe("orders", paid, "paid")
+        async with both:
+            await town.clock.sleep(2)
             both.subscribe("orders", refunded, "refunded")
-            async with both:
-                await town.send("orders", b"0", tags="refunded")
-                await town.clock.sleep(30)
-            assert paid.got == []
-            assert [message.reconsume_times for message in refunded.got] == [0, 1]
-
-    virtual(scene())
+            await town.clock.sleep(1)
+            await town.send("orders", b"0", tags="paid")
+            await town.send("orders", b"1", tags="refunded")
+            await town.clock.sleep(2)
+        assert (paid.bodies, refunded.bodies) == ([b"0"], [b"1"])
 
 
-def test_each_handler_of_a_topic_has_batches_of_its_own() -> None:
-    async def scene() -> None:
-        async with cluster() as town:
-            await town.create_topic("orders", 1)
-            batches: list[list[str]] = []
+@virtual
+async def test_a_message_that_comes_again_goes_to_the_handler_of_its_tag() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        failures = iter([True])
+        paid, refunded = Reader(), Reader(lambda body: next(failures, False))
+        both = plain(town)
+        both.subscribe("orders", paid, "paid")
+        both.subscribe("orders", refunded, "refunded")
+        async with both:
+            await town.send("orders", b"0", tags="refunded")
+            await town.clock.sleep(30)
+        assert paid.got == []
+        assert [message.reconsume_times for message in refunded.got] == [0, 1]
 
-            async def gather(messages: list[MessageExt]) -> None:
-                batches.append([message.tags or "" for message in messages])
 
-            refunded = Reader()
-            both = plain(town)
-            both.subscribe("orders", gather, "paid", batch=8)
-            both.subscribe("orders", refunded, "refunded")
-            for number in range(8):
-                await town.send("orders", b"%d" % number, tags="refunded" if number % 2 else "paid")
-            async with both:
-                await town.clock.sleep(2)
-            assert batches == [["paid"] * 4]
-            assert refunded.bodies == [b"1", b"3", b"5", b"7"]
+@virtual
+async def test_each_handler_of_a_topic_has_batches_of_its_own() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        batches: list[list[str]] = []
 
-    virtual(scene())
+        async def gather(messages: list[MessageExt]) -> None:
+            batches.append([message.tags or "" for message in messages])
+
+        refunded = Reader()
+        both = plain(town)
+        both.subscribe("orders", gather, "paid", batch=8)
+        both.subscribe("orders", refunded, "refunded")
+        for number in range(8):
+            await town.send("orders", b"%d" % number, tags="refunded" if number % 2 else "paid")
+        async with both:
+            await town.clock.sleep(2)
+        assert batches == [["paid"] * 4]
+        assert refunded.bodies == [b"1", b"3", b"5", b"7"]
 
 
 @pytest.mark.parametrize(
@@ -139,5 +133,5 @@ def test_a_message_of_a_tag_without_a_handler_fails_with_what_to_do(caplog: pyte
                 await town.clock.sleep(20)
 
     with caplog.at_level(logging.WARNING):
-        virtual(scene())
+        run_virtual(scene())
     assert "no handler for tag lost of topic orders" in caplog.text
