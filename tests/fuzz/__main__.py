@@ -2,8 +2,8 @@
 [--seed S] [--jobs N]`: seconds and runs are per target.
 
 With atheris installed (extra group `fuzz`) the search follows coverage; otherwise, and always with --runs,
-the mutations of this package do it. Failures are kept as corpus/<target>/crash-* and printed last, with the
-input, so that the end of a log is enough to have it again; the exit status says if there were any.
+the mutations of this package are used. Failures are kept as corpus/<target>/crash-* and printed last, with
+the input, so that the end of a log is enough to repeat them; the exit status is 1 if there were any.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from types import FrameType
 from tests.fuzz.search import HANG_S, Hang, Report, search
 from tests.fuzz.targets import CORPUS, Target, all_targets
 
-PATIENCE_S = 4 * HANG_S  # of the clock on the wall, beside others who want the processor
+PATIENCE_S = 4 * HANG_S  # of wall time, with other processes on the machine
 MAX_MEMORY = 3 << 30
 KEPT_BYTES = 1200
 KEPT_EACH = 24
@@ -34,7 +34,7 @@ SHOWN_LINES = 60
 
 
 def main() -> int:
-    logging.disable()  # a damaged file is worth a line to an operator, not a million of them
+    logging.disable()  # damaged files would log a million lines
     table = all_targets()
     options = _options(sorted(table))
     names = options.target or sorted(table)
@@ -50,7 +50,7 @@ def main() -> int:
     failures: list[str] = []
     if not guided:
         _bound_the_process()
-        gc.freeze()  # what is loaded stays: it need not be looked through again and again
+        gc.freeze()  # loaded modules stay: they need not be collected again
     for name in names:
         if guided:
             failures += _guided(name, table[name], options.seconds, options.seed)
@@ -95,7 +95,7 @@ def rotated(names: list[str], count: int, by: str) -> list[str]:
 
 
 def _side_by_side(names: list[str], options: argparse.Namespace) -> int:
-    """A process for each target, with the same options; what the failed ones said comes last."""
+    """Runs a process for each target, with the same options; prints the output of failed ones last."""
     same = [f"--seconds={options.seconds}", f"--seed={options.seed}"]
     same += [f"--runs={options.runs}"] if options.runs is not None else []
     same += [f"--{flag}" for flag in ("plain", "keep") if getattr(options, flag)]
@@ -174,7 +174,7 @@ def _guided(name: str, target: Target, seconds: float, seed: int) -> list[str]:
 
 
 def _bound_the_process() -> None:
-    """A hang and a greedy decoder end in an exception that is counted, not in a dead machine."""
+    """Limits time and memory of the process, so that a hang or a greedy decoder raises an exception."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise Hang(f"more than {HANG_S} s of the processor")
@@ -184,7 +184,7 @@ def _bound_the_process() -> None:
 
 
 def _shown(path: Path) -> str:
-    """An input that failed, so that whoever has no more than the log has it too."""
+    """Formats a failed input, so that it can be restored from the log."""
     return f"{path}: {base64.b64encode(path.read_bytes()[:KEPT_BYTES]).decode()}"
 
 

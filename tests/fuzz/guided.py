@@ -1,8 +1,7 @@
-"""One target under atheris, which follows the coverage of our modules: `python -m tests.fuzz.guided TARGET
-[options]`.
+"""Runs one target under atheris, guided by coverage: `python -m tests.fuzz.guided TARGET [options]`.
 
-The options are libFuzzer's. The first thing done is to ask for instrumented imports, so nothing of ours may
-be imported before.
+The options are libFuzzer's. Instrumented imports are enabled first, so no module of Turbopump may be imported
+before.
 """
 
 import contextlib

@@ -1,6 +1,4 @@
-"""Valid input bent out of shape: the part of fuzzing that needs no library. The same seed gives the same
-inputs.
-"""
+"""Mutates valid input, without a fuzzing library. The same seed gives the same inputs."""
 
 import random
 import struct
@@ -15,7 +13,7 @@ Mutation = Callable[[bytearray, random.Random, Sequence[bytes], Sequence[bytes]]
 
 
 def mutate(pool: Sequence[bytes], words: Sequence[bytes], chance: random.Random) -> bytes:
-    """An input of the pool with one to eight changes."""
+    """Returns an input of the pool with one to eight changes."""
     data = bytearray(chance.choice(pool))
     for _ in range(chance.choice((1, 1, 1, 2, 2, 4, 8))):
         chance.choice(MUTATIONS)(data, chance, pool, words)
@@ -42,7 +40,7 @@ def _byte(data: bytearray, chance: random.Random, pool: Sequence[bytes], words: 
 
 
 def _number(data: bytearray, chance: random.Random, pool: Sequence[bytes], words: Sequence[bytes]) -> None:
-    """A length or a count that is wrong, by a little or by a lot."""
+    """Returns a slightly or very wrong length or count."""
     code, mask = chance.choice(FORMATS)
     at = _at(data, chance)
     value = chance.choice((*NUMBERS, len(data), len(data) - at)) + chance.choice((0, 0, 0, -1, 1))

@@ -1,7 +1,7 @@
-"""One target under many inputs. An input that ends in a new way joins the pool the next ones are made from.
+"""Runs one target with many inputs. An input that ends in a new way joins the pool of mutated ones.
 
-The way an input ends is the line that raised: a coarse stand-in for coverage that costs nothing.
-`guided.py` does it better where atheris is installed.
+The way an input ends is the line that raised: a coarse but free substitute for coverage. `guided.py` is
+better if atheris is installed.
 """
 
 import random
@@ -13,14 +13,14 @@ from tests.fuzz.mutation import mutate
 from tests.fuzz.targets import Target, kept
 
 SLOW_S = 2.0
-HANG_S = 30  # of the processor's time: others may be at work
+HANG_S = 30  # of processor time: the machine may be busy
 MAX_POOL = 2000
 SHRINK_TRIES = 400
 MAX_FAILURES = 5
 
 
 class Hang(BaseException):
-    """Raised by an alarm into an input that does not end."""
+    """Raised by an alarm in an input that does not end."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Failure:
 class Report:
     inputs: int = 0
     seconds: float = 0.0
-    endings: dict[str, bytes] = field(default_factory=dict)  # way of ending: shortest input for it
+    endings: dict[str, bytes] = field(default_factory=dict)  # way of ending -> shortest input
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -54,7 +54,7 @@ def search(name: str, target: Target, seed: int, goes_on: Callable[[int], bool])
 
 
 def ending(target: Target, data: bytes) -> tuple[str, bool]:
-    """How the input ends, and whether that is a failure."""
+    """Returns how the input ends, and whether that is a failure."""
     started = time.process_time()
     try:
         target.run(data)
@@ -70,7 +70,7 @@ def ending(target: Target, data: bytes) -> tuple[str, bool]:
 
 
 def _try(target: Target, data: bytes, report: Report) -> bool:
-    """True when the input ended in a way not seen before."""
+    """Runs an input; tells whether it ended in a new way."""
     report.inputs += 1
     how, failed = ending(target, data)
     known = report.endings.get(how)
@@ -82,7 +82,7 @@ def _try(target: Target, data: bytes, report: Report) -> bool:
 
 
 def shrink(target: Target, data: bytes, how: str) -> bytes:
-    """A smaller input that fails the same way."""
+    """Returns a smaller input that fails in the same way."""
     if how.startswith(("slow", "Hang")):
         return data
     step = max(1, len(data) // 2)
@@ -101,7 +101,7 @@ def shrink(target: Target, data: bytes, how: str) -> bytes:
 
 
 def _place(error: BaseException) -> str:
-    """Class and innermost line of our own."""
+    """Returns the exception class and the innermost line of Turbopump."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename

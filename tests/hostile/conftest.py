@@ -1,6 +1,6 @@
-"""Hostile peers against a running server, and what they cost it.
+"""Hostile peers against a running server, and the memory and time they cost.
 
-`--against` says which: `ours` (the default), an Apache version, or `BROKER,NAMESRV,PID` of one that runs.
+`--against` chooses the server: `ours` (default), an Apache version, or `BROKER,NAMESRV,PID` of a running one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     kind = request.config.getoption("--against", OURS)
     with started(kind, tmp_path_factory.mktemp("server")) as target:
         request.config.stash[TARGETS].append(target)
-        target.is_served("at the start", within_s=30)  # the first send creates its topic, and warms a JVM
+        target.is_served("at the start", within_s=30)  # the first send creates its topic and warms up a JVM
         yield target
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -1,4 +1,4 @@
-"""The server under attack, ours or Apache's, and what may be asked of it: is it alive, what does it cost?"""
+"""The server under attack, Turbopump's or Apache's, with checks of its health and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS = "ours"
 SERVED_WITHIN_S = 2.0
 NOTEWORTHY_S = 0.25
 ASK_WITHIN_S = 30
-# A machine that is busy with other things must not make the broker refuse what waited for it.
+# On a busy machine the broker must not refuse requests because they waited for it.
 PATIENT = {
     "TURBOPUMP_WAIT_TIME_MILLS_IN_SEND_QUEUE": "20000",
     "TURBOPUMP_OS_PAGE_CACHE_BUSY_TIME_OUT_MILLS": "20000",
@@ -41,7 +41,7 @@ class Target:
 
     @property
     def strict(self) -> bool:
-        """Bounds are promises of ours. Against Apache's servers the figures are only noted."""
+        """Tells whether limits are checked; for Apache's servers the figures are only printed."""
         return self.kind == OURS
 
     def bound(self, what: str, value: float, limit: float, unit: str) -> None:
@@ -52,7 +52,7 @@ class Target:
         self.figures.append(f"{what}: {value:.2f} {unit}")
 
     def is_served(self, what: str, role: str = "broker", within_s: float = SERVED_WITHIN_S) -> None:
-        """A newcomer connects, asks and is answered rightly, in time."""
+        """Checks that a new client gets a correct answer in time."""
         began = time.monotonic()
         try:
             self._ask(role)
@@ -85,7 +85,7 @@ class Target:
 
     @contextmanager
     def growth(self, what: str, limit_mib: float, role: str = "broker") -> Iterator[None]:
-        """The memory that the server takes during the block is bounded."""
+        """Checks that the memory of the server grows by at most a limit in the `with` block."""
         before = self.anonymous_mib(role)
         yield
         self.bound(
@@ -95,7 +95,7 @@ class Target:
 
 @contextmanager
 def started(kind: str, home: Path) -> Iterator[Target]:
-    """`kind`: ours, an Apache version, or `BROKER,NAMESRV,PID` of a server that runs already."""
+    """Starts a server. `kind`: ours, an Apache version, or `BROKER,NAMESRV,PID` of a running one."""
     if "," in kind:
         broker, namesrv, pid = kind.split(",")
         addresses = {"namesrv": address(namesrv), "broker": address(broker)}

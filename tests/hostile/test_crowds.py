@@ -1,4 +1,4 @@
-"""Many of something: connections, topics, parked pulls. The large counts are marked `long`."""
+"""Large numbers of connections, topics and parked pulls. The largest are marked `long`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_idle_connections(target: Target, role: str, count: int) -> None:
 
 @pytest.mark.parametrize("count", sizes(500, 10_000))
 def test_connections_that_come_and_go(target: Target, role: str, count: int) -> None:
-    come_and_go(target, role, count)  # a first crowd costs up to 32 MiB, which the next one uses again
+    come_and_go(target, role, count)  # the first round costs up to 32 MiB, which the next one reuses
     with target.growth(f"{count} connections that came and went", 16, role):
         come_and_go(target, role, count)
         target.is_served(f"after {count} connections came and went", role)
@@ -128,7 +128,7 @@ def test_topics_created_by_sends(target: Target, count: int) -> None:
 
 @pytest.mark.parametrize("count", sizes(2000, 10_000))
 def test_messages_none_like_the_other(target: Target, count: int) -> None:
-    """Whatever a server remembers of the properties it has seen, it cannot be all of them."""
+    """A cache of properties must be limited."""
     topic = "hostile_unlike"
     filler = "v" * 30_000
     with (
@@ -148,7 +148,7 @@ def test_messages_none_like_the_other(target: Target, count: int) -> None:
 
 
 def routed(target: Target, topic: str) -> None:
-    """The name server hears of the topic, soon."""
+    """Waits until the topic is registered with the name server."""
     began = time.monotonic()
     with Peer(target.addresses["namesrv"], timeout_s=30) as peer:
         while peer.ask(wire.ROUTE, {"topic": topic}).code != wire.OK:

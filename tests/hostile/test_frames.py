@@ -1,4 +1,4 @@
-"""Bytes that are no frames, frames that do not end, frames that lie about themselves: to both servers."""
+"""Bytes that are not frames, incomplete frames, and frames with wrong lengths, to both servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = b'{"code":105,"extFields":{"topic":"x"},"flag":0,"language":"JAVA","opa
 
 
 def binary(remark: int, remark_text: bytes, ext: int, ext_bytes: bytes) -> bytes:
-    """A binary header whose inner lengths say what we like."""
+    """Returns a binary header with arbitrary inner lengths."""
     return (
         struct.pack(">hBhiii", 105, 0, 513, 1, 0, remark) + remark_text + struct.pack(">i", ext) + ext_bytes
     )
@@ -84,7 +84,7 @@ def test_garbage_is_survived(target: Target, role: str, seed: int) -> None:
 
 
 def mutilated(chance: random.Random) -> bytes:
-    """Noise, a right length around noise, or a right frame with some bytes changed."""
+    """Returns noise, noise with a correct length, or a correct frame with some bytes changed."""
     match chance.randrange(3):
         case 0:
             return chance.randbytes(chance.randrange(1, 5000))
@@ -129,7 +129,7 @@ def test_frames_that_never_end_cost_what_was_sent_of_them(target: Target, role: 
 
 
 def test_a_large_frame_in_small_pieces_is_put_together_once(target: Target, role: str) -> None:
-    """Joining what has come with every piece would cost the square of the length."""
+    """Joining the received pieces at each read would cost the square of the length."""
     whole = question(role, bytes(8 * MIB))
     before = target.cpu_s(role)
     with Peer(target.addresses[role], timeout_s=30) as slow:
@@ -162,6 +162,6 @@ def test_many_small_requests_in_one_write_are_all_answered(target: Target, role:
 
 
 def question(role: str, body: bytes = b"", opaque: int = 7) -> bytes:
-    """A right request that every server of that role answers with "no such topic"; the body is ignored."""
+    """Returns a correct request that every server of the role answers with "no such topic"."""
     code = wire.ROUTE if role == "namesrv" else wire.PULL
     return wire.request(code, wire.pull("no_such_topic"), body, opaque=opaque)

@@ -1,4 +1,4 @@
-"""Peers that ask and do not read: the answers they leave lying must not become the server's memory."""
+"""Peers that do not read answers: unread answers must not fill the server's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .wire import Peer, message, pull
 
 TOPIC = "hostile_slow"
 BODY = 32 * 1024
-PER_READER_MIB = 4  # one answer over the high water mark, and what waits behind it
+PER_READER_MIB = 4  # one answer over the high water mark, and the queue behind it
 ALL_READERS_MIB = 256
 SLACK_MIB = 32
 
@@ -29,7 +29,7 @@ def _messages(target: Target) -> None:
     [(1, 2000), (10, 500), pytest.param(200, 500, marks=pytest.mark.long)],
 )
 def test_pulls_whose_answers_are_not_read(target: Target, readers: int, pulls: int) -> None:
-    """Every answer has 256 KiB; unbounded, that is 0.5 to 25 GiB."""
+    """Every answer has 256 KiB; without a limit that is 0.5 to 25 GiB."""
     requests = b"".join(wire.request(wire.PULL, pull(TOPIC, maxMsgNums="32")) for _ in range(pulls))
     limit = readers * PER_READER_MIB + SLACK_MIB
     what = f"{readers} readers that never read {pulls} pulls"
@@ -37,14 +37,14 @@ def test_pulls_whose_answers_are_not_read(target: Target, readers: int, pulls: i
         for peer in deaf:
             push(peer, requests)
         time.sleep(1)
-        # Each takes answers until its socket is full: one burst, and a newcomer waits for his turn in it.
+        # Each takes answers until its socket is full: one burst, in which a new client has to wait.
         target.is_served(f"among {what}", within_s=2 + 0.04 * readers)
         can_pull(target)
     target.is_served(f"after {what}")
 
 
 def test_parked_pulls_whose_answers_are_not_read(target: Target) -> None:
-    """One message of 1 MiB answers all of them: unbounded, that is 1,440 MiB."""
+    """One message of 1 MiB answers all of them: without a limit that is 1,440 MiB."""
     readers, pulls, topic = 24, 60, f"{TOPIC}_parked"
     requests = b"".join(wire.request(wire.PULL, pull(topic, offset=1, suspend=True)) for _ in range(pulls))
     what = f"{readers} readers that never read the answers to {pulls} parked pulls"
@@ -85,7 +85,7 @@ def test_a_slow_reader_gets_every_answer_in_the_end(target: Target) -> None:
 
 
 def push(peer: Peer, data: bytes, patience_s: float = 1.0) -> int:
-    """Writes until all is gone or the server has taken nothing for a while; returns how much went."""
+    """Writes until all is sent or the server reads nothing for a while; returns the bytes sent."""
     peer.socket.settimeout(patience_s)
     view, sent = memoryview(data), 0
     try:

@@ -1,4 +1,4 @@
-"""Well-formed requests with hostile values: answered, or the connection closed, and nobody else suffers."""
+"""Well-formed requests with hostile values: answered or disconnected, without effect on other clients."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def deep(levels: int) -> bytes:
 
 
 def batch(total: int, body: int) -> bytes:
-    """One entry of a batch whose lengths say what we like."""
+    """Returns one entry of a batch with arbitrary lengths."""
     return struct.pack(">iiiii", total, 0, 0, 0, body) + b"body" + struct.pack(">h", 0)
 
 
-# What must be refused: any code but 0, or a closed connection.
+# Requests that must be refused: any code but 0, or a closed connection.
 REFUSED: dict[str, Case] = {
     "send to a path": (wire.SEND, message("../../evil"), b"x"),
     "send to an absolute path": (wire.SEND, message("/tmp/evil"), b"x"),
@@ -86,7 +86,7 @@ REFUSED: dict[str, Case] = {
     "code 10^30": (10**30, {}, b""),
 }
 
-# What may be answered in any way, so long as it is.
+# Requests that may get any answer, but must get one.
 ANSWERED: dict[str, Case] = {
     "send with a born time of -2^63": (wire.SEND, message(TOPIC, g=LONG_MIN), b"x"),
     "send with sysFlag -1": (wire.SEND, message(TOPIC, f="-1"), b"x"),
@@ -167,7 +167,7 @@ def outcome(target: Target, case: Case) -> int | str:
 
 
 def test_one_way_requests_are_never_answered(target: Target) -> None:
-    """Nor do they keep an error to themselves that would end the connection for the next request."""
+    """Their errors must not end the connection for the next request."""
     with Peer(target.broker) as peer:
         for code, ext, body in REFUSED.values():
             if len(body) < 1000 and 0 < code < 1000:

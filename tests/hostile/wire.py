@@ -1,4 +1,4 @@
-"""A client that can lie: frames by hand, over plain sockets, sharing no code with the server under test."""
+"""A client for invalid frames, over plain sockets, without code of the server under test."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def request(
 def message(
     topic: str, queue: int = 0, properties: str = "TAGS\x01TagA\x02", **letters: str
 ) -> dict[str, str]:
-    """The header fields of a send, code 310."""
+    """Returns the header fields of a send, code 310."""
     fields = {"a": "HOSTILE", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "0"}
     fields |= {
         "g": "1700000000000",
@@ -69,7 +69,7 @@ def message(
 def pull(
     topic: str, queue: int = 0, offset: int = 0, *, suspend: bool = False, **more: str
 ) -> dict[str, str]:
-    """The header fields of a pull that brings its subscription along, code 11."""
+    """Returns the header fields of a pull with its subscription, code 11."""
     fields = {"consumerGroup": "HOSTILE", "topic": topic, "queueId": str(queue), "queueOffset": str(offset)}
     fields |= {"maxMsgNums": "32", "sysFlag": "6" if suspend else "4", "commitOffset": "0"}
     fields |= {
@@ -82,7 +82,7 @@ def pull(
 
 
 def topic_settings(topic: str, queues: int = 4) -> dict[str, str]:
-    """The header fields of a topic's creation, code 17."""
+    """Returns the header fields of the creation of a topic, code 17."""
     counts = {"readQueueNums": str(queues), "writeQueueNums": str(queues)}
     kinds = {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     return {"topic": topic, "defaultTopic": "TBW102", "perm": "6"} | counts | kinds
@@ -118,13 +118,13 @@ class Peer:
         return answer
 
     def answer(self) -> Answer:
-        """The next answer; Closed when there will be none, TimeoutError when it does not come."""
+        """Returns the next answer. Raises Closed if the connection ended, TimeoutError if none arrives."""
         while not (whole := self._cut()):
             self._receive()
         return parse(whole)
 
     def is_closed(self, within_s: float) -> bool:
-        """Whether the server ends the connection in time; answers that come first are skipped."""
+        """Tells whether the server ends the connection in time; skips answers before that."""
         deadline = time.monotonic() + within_s
         try:
             while (left := deadline - time.monotonic()) > 0:
@@ -138,7 +138,7 @@ class Peer:
         return False
 
     def reset(self) -> None:
-        """Ends the connection rudely: RST instead of FIN."""
+        """Resets the connection: RST instead of FIN."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
@@ -181,6 +181,6 @@ def parse(whole: bytes) -> Answer:
 
 @contextmanager
 def crowd(address: Address, count: int, receive_buffer: int = 0) -> Iterator[list[Peer]]:
-    """Many connections, all closed at the end."""
+    """Opens many connections; closes all at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(Peer(address, receive_buffer=receive_buffer)) for _ in range(count)]

@@ -117,7 +117,7 @@ class LedgerSimulation:
 
     async def replace_driver(self) -> None:
         self.runs += 1
-        ledger = Ledger(ID, **self.cluster.settings_of_clients())
+        ledger = Ledger(ID, **self.cluster.client_settings.of_client())
         self.cluster._keep(ledger)
         await ledger.open(f"r{self.runs}")
         batch = 0

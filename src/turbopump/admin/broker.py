@@ -158,6 +158,8 @@ CONSUME_STATS = TextTable(
 
 
 class QueueLag(msgspec.Struct, rename="camel"):
+    """The lag of a group in one queue, in the JSON of brokerConsumeStats."""
+
     topic: str
     group: str
     broker_name: str

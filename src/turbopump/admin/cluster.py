@@ -219,6 +219,8 @@ BEIJING = timezone(timedelta(hours=8))  # the time zone of Apache's log format, 
 
 
 class SendTime(msgspec.Struct, rename="camel"):
+    """The average send time of one broker, in the JSON of clusterRT."""
+
     cluster: str
     broker_name: str
     rt_ms: float

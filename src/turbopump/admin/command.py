@@ -17,6 +17,8 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """The argument of a command function: client, options, output and files."""
+
     given: Given
     admin: Admin
     out: Output
@@ -26,6 +28,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AdminCommand:
+    """One command: name, summary, function and options."""
+
     name: str
     summary: str
     run: Callable[[Call], Awaitable[None]]

@@ -52,6 +52,8 @@ async def consumer_progress(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
+    """The offsets of a group in one queue."""
+
     queue: MessageQueue
     offsets: OffsetWrapper
     client_id: str | None
@@ -138,6 +140,8 @@ async def progress_of_all(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
+    """One group in the list of all groups."""
+
     group: str
     count: int = 0
     version: int = 0

@@ -149,6 +149,8 @@ class DayCounts(msgspec.Struct, rename="camel"):
 
 
 class Quota(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Disk use, rates and sizes of a broker."""
+
     disk_ratio: dict[str, str]
     tps: Rates
     one_day_num: DayCounts
@@ -158,6 +160,8 @@ class Quota(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class BrokerReport(msgspec.Struct, rename="camel"):
+    """The figures of one broker in exportMetrics."""
+
     runtime_env: dict[str, str]
     runtime_quota: Quota
     runtime_version: dict[str, str | list[str]]

@@ -20,7 +20,7 @@ from turbopump.admin.options import (
 )
 from turbopump.admin.render import TextTable, cut_line
 from turbopump.admin.sending import GROUP, result_fields, result_text
-from turbopump.admin.times import milliseconds
+from turbopump.admin.times import BEGIN, END, milliseconds
 from turbopump.client.admin.groups import is_push
 from turbopump.client.admin.messages import FOREVER_MS, MAX_UNIQUE, NoMessages, Track
 from turbopump.client.message import CopiedMessage, Message, MessageExt, MessageQueue, SendStatus
@@ -36,14 +36,6 @@ THROUGH_CLUSTER = optional(
 )
 CONSUMER_GROUP = optional("g", "consumerGroup", "consumer group name", text)
 CLIENT_ID = optional("d", "clientId", "The consumer's client id", text)
-BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", milliseconds, 0)
-END = defaulting(
-    "e",
-    "endTimestamp",
-    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
-    milliseconds,
-    FOREVER_MS,
-)
 BODY_FORMAT = optional("f", "bodyFormat", "print message body by the specified format", charset)
 
 # --- queryMsgById ----------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ SENDS = TextTable("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Re
 
 @dataclass(frozen=True, slots=True)
 class SendTiming:
+    """The result and the duration of one send."""
+
     elapsed_ms: int
     result: SendResult | None
     """None if the send failed."""

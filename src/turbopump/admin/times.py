@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from turbopump.admin.options import defaulting
+from turbopump.client.admin.messages import FOREVER_MS
 from turbopump.runtime.times import MIN_MS
 
 FORM = "%Y-%m-%d#%H:%M:%S:%f"
@@ -12,6 +14,8 @@ WORDS = "now, milliseconds since 1970, or a time such as 2025-06-30#12:00:00:000
 
 @dataclass(frozen=True, slots=True)
 class GivenTime:
+    """A time given as an option, with its text."""
+
     text: str
     """The text as given."""
     _ms: int | None
@@ -42,6 +46,16 @@ def milliseconds(word: str) -> int:
     if 0 < found < MIN_MS:
         raise ValueError(f"milliseconds since 1970 (for these seconds {found * 1000})")
     return found
+
+
+BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", milliseconds, 0)
+END = defaulting(
+    "e",
+    "endTimestamp",
+    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
+    milliseconds,
+    FOREVER_MS,
+)
 
 
 def local_second(time_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:

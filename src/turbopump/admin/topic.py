@@ -196,6 +196,8 @@ async def topic_list(call: Call) -> None:
 
 
 class TopicInCluster(msgspec.Struct, rename="camel"):
+    """A topic with its cluster and consumer groups."""
+
     cluster: str
     topic: str
     consumer_groups: list[str]

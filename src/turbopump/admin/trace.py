@@ -7,21 +7,12 @@ from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.message_text import host_text, plain_body
 from turbopump.admin.options import defaulting, number, required, text
 from turbopump.admin.render import TextTable
-from turbopump.admin.times import local_second, milliseconds
-from turbopump.client.admin.messages import FOREVER_MS
+from turbopump.admin.times import BEGIN, END, local_second
 from turbopump.client.observe.trace import Trace, decode
 from turbopump.protocol import names
 
 ID = required("i", "msgId", "Message Id", text)
 TRACE_TOPIC = defaulting("t", "traceTopic", "The name value of message trace topic", text, names.TRACE_TOPIC)
-BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", milliseconds, 0)
-END = defaulting(
-    "e",
-    "endTimestamp",
-    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
-    milliseconds,
-    FOREVER_MS,
-)
 MAX_COUNT = defaulting(
     "c", "maxNum", "The maximum number of messages returned by the query, default:64", number, 64
 )
@@ -38,13 +29,13 @@ class TracedRecord:
     """A trace record and the host that wrote it."""
 
     trace: Trace
-    client_host: str
+    host: str
 
     def row(self, kind: str) -> tuple[str, ...]:
         trace = self.trace
         when = local_second(trace.time_ms)
         status = "success" if trace.is_success else "failed"
-        return kind, trace.group or "null", self.client_host, when, f"{trace.cost_ms}ms", status
+        return kind, trace.group or "null", self.host, when, f"{trace.cost_ms}ms", status
 
 
 async def query_trace(call: Call) -> None:
@@ -81,7 +72,7 @@ def trace_document(seen: TracedRecord) -> dict[str, object]:
         "type": trace.type,
         "group": trace.group,
         "topic": trace.topic,
-        "clientHost": seen.client_host,
+        "clientHost": seen.host,
         "timestamp": trace.time_ms,
         "costTime": trace.cost_ms,
         "status": "success" if trace.is_success else "failed",

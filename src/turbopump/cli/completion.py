@@ -16,6 +16,8 @@ MAX_HELP = 90
 
 @dataclass(frozen=True, slots=True)
 class CompletionWord:
+    """A word that can follow at a place, with its description."""
+
     text: str
     help: str
     takes_value: bool = False

@@ -10,6 +10,8 @@ from turbopump.protocol.conf import ConfigError, parse_properties
 
 @dataclass(frozen=True, slots=True)
 class ConfFile:
+    """A configuration file given to a command: its path and text."""
+
     path: str | None
     text: bytes
 

@@ -30,6 +30,8 @@ Load = Callable[[bytes], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """One problem of a configuration file."""
+
     kind: str
     """`refused`: the server does not start with it; `warning`: it starts, but not as the line says."""
     text: str

@@ -24,6 +24,8 @@ NO_ANSWER = (ConnectionError, TimeoutError, socket.gaierror)  # includes Unreach
 
 @dataclass
 class ClusterConnection:
+    """The client of a command, with its routes, clock and random numbers."""
+
     client: Client
     routes: RouteCache
     clock: SystemClock

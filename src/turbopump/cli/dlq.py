@@ -14,6 +14,7 @@ from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.exits import warn
 from turbopump.cli.failures import FAILED, USAGE_ERROR, CommandFailure
+from turbopump.cli.listing import print_document, print_table
 from turbopump.cli.records import moment
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.admin import Admin, NotFound
@@ -138,14 +139,8 @@ async def _list(command: DeadLetterCommand) -> int:
         shown.append(letter)
     if command.options.json:
         found = {"group": command.options.group, "messages": [letter_document(letter) for letter in shown]}
-        print(json_text(found | ({"cut": cut} if cut else {})))
-        return 0
-    print(FORM % HEADINGS)
-    for letter in shown:
-        print(row(letter))
-    if cut:
-        print(cut_line(cut))
-    return 0
+        return print_document(found, cut)
+    return print_table(FORM, HEADINGS, map(row, shown), cut)
 
 
 def row(letter: MessageExt) -> str:

@@ -72,7 +72,7 @@ def _export(options: argparse.Namespace) -> "ExportResult":
     columns = [word.strip() for word in options.columns.split(",") if word.strip()]
     by = [word.strip() for word in options.by.split(",") if word.strip()]
     if wrong := [word for word in by if word not in PARTS]:
-        raise CommandFailure(f"--by must be of {', '.join(PARTS)}, got {wrong[0]}", USAGE_ERROR)
+        raise CommandFailure(f"--by must be among {', '.join(PARTS)}, got {wrong[0]}", USAGE_ERROR)
     schema = schema_of(columns, has_properties=options.properties)
     if (missing := missing_for(by, schema)) is not None:
         raise CommandFailure(f"--by {options.by} needs the column {missing}", USAGE_ERROR)

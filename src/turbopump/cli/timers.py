@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import CommandFailure
+from turbopump.cli.listing import print_document, print_table
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.timers import Timer
@@ -60,14 +60,8 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
     cut = f"{len(shown)} of {len(found)} are shown; use -n for more" if len(found) > len(shown) else ""
     if options.json:
         listed = {"count": len(found), "timers": [timer_document(timer) for timer in shown]}
-        print(json_text(listed | ({"cut": cut} if cut else {})))
-        return 0
-    print(FORM % HEADINGS)
-    for timer in shown:
-        print(row(timer))
-    if cut:
-        print(cut_line(cut))
-    return 0
+        return print_document(listed, cut)
+    return print_table(FORM, HEADINGS, map(row, shown), cut)
 
 
 async def _recall(options: argparse.Namespace, admin: Admin) -> int:

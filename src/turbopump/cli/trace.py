@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from turbopump.admin.render import json_text
+from turbopump.admin.trace import TracedRecord
 from turbopump.cli import connect
 from turbopump.cli.failures import CommandFailure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
-from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Trace, TraceOutcome, decode
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, TraceOutcome, decode
 from turbopump.protocol import names
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
@@ -43,14 +44,6 @@ async def _run(options: argparse.Namespace) -> int:
         path = path_of(options.message_id, await traced_records(admin, options.topic, options.message_id))
     print(json_text(path.document()) if options.json else "\n".join(path.lines()))
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class TracedRecord:
-    """A trace record and the host that wrote it."""
-
-    trace: Trace
-    host: str
 
 
 async def traced_records(admin: Admin, topic: str, message_id: str) -> list[TracedRecord]:

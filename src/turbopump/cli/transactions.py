@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator
 from msgspec.structs import asdict
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line, json_text
+from turbopump.admin.render import json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import FAILED, USAGE_ERROR, CommandFailure
+from turbopump.cli.listing import print_document, print_table
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin
 from turbopump.client.admin.transactions import asked, group_of, topic_of
 from turbopump.client.message import MessageExt
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.ledger import BookSummary
 
 SHOWN = 100
 FORM = "%-8s  %-32s  %-23s  %-6s  %-24s  %-20s  %s"
@@ -94,15 +96,9 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
         shown = {
             state: [_document(half) for half in halves[: options.limit]] for state, halves in found.items()
         }
-        print(json_text(shown | ({"cut": words} if cut else {})))
-        return 0
-    print(FORM % HEADINGS)
-    for state, halves in found.items():
-        for half in halves[: options.limit]:
-            print(_row(state, half))
-    if cut:
-        print(cut_line(words))
-    return 0
+        return print_document(shown, words)
+    rows = (_row(state, half) for state, halves in found.items() for half in halves[: options.limit])
+    return print_table(FORM, HEADINGS, rows, words)
 
 
 async def _ids(options: argparse.Namespace, admin: Admin) -> int:
@@ -110,12 +106,13 @@ async def _ids(options: argparse.Namespace, admin: Admin) -> int:
     if options.json:
         print(json_text([asdict(book) for book in books]))
         return 0
-    print(ID_FORM % ID_HEADINGS)
-    for book in books:
-        batch = book.highest if book.highest >= 0 else "-"
-        cells = (book.state, book.home, moment(book.used_ms), batch, book.open_messages, book.id)
-        print(printable(ID_FORM % cells))
-    return 0
+    return print_table(ID_FORM, ID_HEADINGS, map(_id_row, books))
+
+
+def _id_row(book: BookSummary) -> str:
+    batch = book.highest if book.highest >= 0 else "-"
+    cells = (book.state, book.home, moment(book.used_ms), batch, book.open_messages, book.id)
+    return printable(ID_FORM % cells)
 
 
 async def _forget(options: argparse.Namespace, admin: Admin) -> int:

@@ -31,6 +31,8 @@ Taken = tuple[int, bytes, list[Any]]
 
 
 class PlainSends(Protocol):
+    """Handles the plain sends of read events."""
+
     def take(self, data: bytes, born_host: bytes, arrivals: Arrivals | None, /) -> Taken | None:
         """Appends the plain sends at the front of `data`, with a row each in `arrivals`; None if none."""
 
@@ -113,6 +115,8 @@ PutKeys = Callable[..., tuple[int, int, int, int, int]]
 
 
 class Twins(NamedTuple):
+    """The functions of the compiled module."""
+
     plain_sends: Callable[..., PlainSends]
     groups: Callable[..., Groups]
     put_keys: PutKeys

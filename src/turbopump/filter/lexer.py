@@ -38,6 +38,8 @@ _KINDS: Final = {"fraction": FRACTION, "whole": WHOLE, "text": TEXT}
 
 
 class Token(NamedTuple):
+    """One token: its kind, its text and its position."""
+
     kind: str
     """A reserved word, a sign, or one of the kinds above."""
     image: str

@@ -41,6 +41,8 @@ _VERSION_NAMES = [
 
 
 class RequestCode(IntEnum):
+    """Codes of requests, by Apache's names."""
+
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12
@@ -221,6 +223,8 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
+    """Codes of responses, by Apache's names."""
+
     SUCCESS = 0
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2

@@ -48,126 +48,188 @@ class KnownRefusal(Refused):
 
 
 class SystemFailure(KnownRefusal):
+    """The server failed to handle the request, or the request is malformed."""
+
     CODE = ResponseCode.SYSTEM_ERROR
 
 
 class SystemBusy(KnownRefusal):
+    """The server is overloaded; try again later."""
+
     CODE = ResponseCode.SYSTEM_BUSY
 
 
 class RequestNotSupported(KnownRefusal):
+    """The server does not support this request."""
+
     CODE = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 class FlushDiskTimeout(KnownRefusal):
+    """The message is stored but was not flushed to disk in time."""
+
     CODE = ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 class SlaveNotAvailable(KnownRefusal):
+    """The message is stored but no slave is available."""
+
     CODE = ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 class FlushSlaveTimeout(KnownRefusal):
+    """The message is stored but was not replicated in time."""
+
     CODE = ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 class MessageIllegal(KnownRefusal):
+    """The message is invalid: too large, or with an invalid topic or properties."""
+
     CODE = ResponseCode.MESSAGE_ILLEGAL
 
 
 class ServiceNotAvailable(KnownRefusal):
+    """The broker does not accept messages now."""
+
     CODE = ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class NoPermission(KnownRefusal):
+    """The topic, queue or broker does not permit this."""
+
     CODE = ResponseCode.NO_PERMISSION
 
 
 class TopicNotFound(KnownRefusal):
+    """The topic does not exist."""
+
     CODE = ResponseCode.TOPIC_NOT_EXIST
 
 
 class PullNotFound(KnownRefusal):
+    """There is no message at the offset yet."""
+
     CODE = ResponseCode.PULL_NOT_FOUND
 
 
 class PullRetryImmediately(KnownRefusal):
+    """The pull found no matching message; pull again."""
+
     CODE = ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 class PullOffsetMoved(KnownRefusal):
+    """The offset does not exist; the answer has a valid one."""
+
     CODE = ResponseCode.PULL_OFFSET_MOVED
 
 
 class QueryNotFound(KnownRefusal):
+    """The query found nothing."""
+
     CODE = ResponseCode.QUERY_NOT_FOUND
 
 
 class SubscriptionUnreadable(KnownRefusal):
+    """The subscription expression cannot be parsed."""
+
     CODE = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 class SubscriptionNotFound(KnownRefusal):
+    """The group has no subscription to the topic."""
+
     CODE = ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
 class SubscriptionNotLatest(KnownRefusal):
+    """The broker has a newer subscription."""
+
     CODE = ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
 class GroupNotFound(KnownRefusal):
+    """The consumer group does not exist."""
+
     CODE = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 class FilterDataNotFound(KnownRefusal):
+    """The broker has no filter data of the group."""
+
     CODE = ResponseCode.FILTER_DATA_NOT_EXIST
 
 
 class FilterDataNotLatest(KnownRefusal):
+    """The broker has older filter data of the group."""
+
     CODE = ResponseCode.FILTER_DATA_NOT_LATEST
 
 
 class InvalidParameter(KnownRefusal):
+    """A parameter of the request is invalid."""
+
     CODE = ResponseCode.INVALID_PARAMETER
 
 
 class ConsumerNotOnline(KnownRefusal):
+    """The consumer or its group is not connected."""
+
     CODE = ResponseCode.CONSUMER_NOT_ONLINE
 
 
 class ConsumeTimeout(KnownRefusal):
+    """The consumer did not answer in time."""
+
     CODE = ResponseCode.CONSUME_MSG_TIMEOUT
 
 
 class NoMessage(KnownRefusal):
+    """There is no message."""
+
     CODE = ResponseCode.NO_MESSAGE
 
 
 class PollingFull(KnownRefusal):
+    """Too many requests wait at the broker."""
+
     CODE = ResponseCode.POLLING_FULL
 
 
 class PollingTimeout(KnownRefusal):
+    """A waiting request found nothing in time."""
+
     CODE = ResponseCode.POLLING_TIMEOUT
 
 
 class FlowControl(KnownRefusal):
+    """The server limits the rate of requests; try again later."""
+
     CODE = ResponseCode.FLOW_CONTROL
 
 
 class IllegalOperation(KnownRefusal):
+    """The operation is not permitted in the current state."""
+
     CODE = ResponseCode.ILLEGAL_OPERATION
 
 
 class GoAway(KnownRefusal):
+    """The server is closing; use another connection."""
+
     CODE = ResponseCode.GO_AWAY
 
 
 class UserNotFound(KnownRefusal):
+    """The user does not exist."""
+
     CODE = ResponseCode.USER_NOT_EXIST
 
 
 class PolicyNotFound(KnownRefusal):
+    """The access policy does not exist."""
+
     CODE = ResponseCode.POLICY_NOT_EXIST
 
 

@@ -59,6 +59,8 @@ _I32 = struct.Struct(">i")
 
 
 class Record(msgspec.Struct, gc=False):
+    """One stored message: the fields of a commit-log record."""
+
     topic: str
     queue_id: int
     flag: int

@@ -16,9 +16,9 @@ from turbopump.client import background
 from turbopump.client.blocking.face import Core, Face
 from turbopump.client.errors import NotRunning
 from turbopump.client.message import MessageExt
+from turbopump.protocol.permissions import READ_WRITE
 from turbopump.testing.cluster import (
     PRODUCER_GROUP,
-    READ_AND_WRITE,
     WAIT_S,
     AsyncCluster,
     ClockKind,
@@ -151,7 +151,7 @@ class Cluster:
         """Returns a `turbopump.Producer` of this cluster, to be used by `with`. Takes any of its settings."""
         from turbopump import Producer
 
-        given = {**self._core.settings_of_producers(settings), **self._clients()}
+        given = {**self._core.client_settings.of_producer(settings), **self._clients()}
         return self._keep(self._here(Producer)(group, **given))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
@@ -168,7 +168,7 @@ class Cluster:
     def _consumer(self, more: tuple[type, ...], group: str, settings: Mapping[str, Any]) -> "Consumer":
         from turbopump import Consumer
 
-        given = {**self._core.settings_of_consumers(settings), **self._clients()}
+        given = {**self._core.client_settings.of_consumer(settings), **self._clients()}
         return self._keep(self._here(Consumer, *more)(group, **given))
 
     def pull_consumer(
@@ -180,7 +180,7 @@ class Cluster:
         """
         from turbopump import PullConsumer
 
-        given = {**self._core.settings_of_pull_consumers(settings), **self._clients()}
+        given = {**self._core.client_settings.of_pull_consumer(settings), **self._clients()}
         return self._keep(self._here(PullConsumer)(group, topics=topics, **given))
 
     def admin(self) -> "Admin":
@@ -220,7 +220,7 @@ class Cluster:
 
     def _clients(self) -> dict[str, Any]:
         if self._core.is_virtual:
-            return self._core.settings_of_clients()
+            return self._core.client_settings.of_client()
         return {"name_servers": self.name_servers, "world": None}
 
     def _here(self, face: type[F], *more: type) -> type[F]:
@@ -244,7 +244,7 @@ class Cluster:
         return self._core.new_group(prefix)
 
     def create_topic(
-        self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_AND_WRITE
+        self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_WRITE
     ) -> str:
         """Creates a topic on every running broker; without a name, a new one. Returns the name."""
         return self._call(
@@ -271,7 +271,7 @@ class Cluster:
         while not condition():  # in the thread of the test, to which its objects belong
             if clock.monotonic() >= deadline:
                 raise TimeoutError(not_in_time(timeout))
-            self._call(clock.sleep(self._core.look_s))
+            self._call(clock.sleep(self._core.poll_s))
 
     def wait_until_consumed(
         self, group: str, topic: str, timeout: float = WAIT_S, expected: Expected = ()

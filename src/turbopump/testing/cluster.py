@@ -15,7 +15,6 @@ import itertools
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
@@ -23,14 +22,15 @@ from turbopump.client.admin import Admin
 from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.names import retry_topic
+from turbopump.protocol.permissions import READ_WRITE
 from turbopump.remoting.limits import Limits
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.tasks import Tasks
+from turbopump.testing.client_settings import ClusterClientSettings
 from turbopump.testing.failures import Expected, HandlerFailures
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.testing.network import Host, MemoryNetwork
@@ -44,38 +44,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 ClockKind = Literal["real", "virtual"]
 PRODUCER_GROUP = "testing"
 WAIT_S = 10.0
-log = logging.getLogger(__name__)
-
 MAX_BROKERS = 26  # broker-a to broker-z
 POLL_S = 0.01  # between two checks of a condition
 VIRTUAL_POLL_S = 0.1  # a check costs the same, a second less
-READ_AND_WRITE = 6
 
-QUICK: Mapping[str, float] = {
-    "persist_consumer_offset_interval": 0.1,
-    "poll_name_server_interval": 1.0,
-    "rebalance_wait_interval": 1.0,
-}
-"""Settings of consumers in real time: short intervals, so that tests do not wait for them."""
-SPARING: Mapping[str, float] = {
-    "heartbeat_broker_interval": 90.0,  # brokers remove clients without a heartbeat for two minutes
-    "poll_name_server_interval": 600.0,
-}
-"""Settings of all clients in virtual time: long intervals, since each costs real time. The cluster notifies
-clients of changed routes, so they need not poll."""
-SPARING_CONSUMERS: Mapping[str, float] = {
-    **SPARING,
-    "persist_consumer_offset_interval": 120.0,  # `wait_until_consumed` does not wait for it
-    "rebalance_wait_interval": 600.0,  # brokers notify consumers of other members, as in real time
-}
-SPARING_PULLS: Mapping[str, float] = {
-    **SPARING,
-    "broker_suspend_max_time": MAX_HOLD_S - 20.0,  # a message ends the wait immediately
-    "consumer_timeout_when_suspend": MAX_HOLD_S - 10.0,
-}
 ROUTES_AFTER_S = 20.0  # delay of changed routes for clients in virtual time, as in real time
 SPARING_LIMITS = Limits(sweep_s=300.0)
 
@@ -117,10 +94,10 @@ class AsyncCluster:
         self._made: list[_Closable] = []
         self.failures = HandlerFailures()
         """Exceptions of the handlers of its consumers."""
-        self._hosts = itertools.count()
         self._tasks = Tasks(log)
         self._is_notifying = False
         self._network: MemoryNetwork
+        self.client_settings: ClusterClientSettings
         self.world: World
         """Clock, network and random numbers of the cluster, for clients created without it."""
 
@@ -134,9 +111,13 @@ class AsyncCluster:
             stack.push_async_callback(self._servers.stop)
             stack.push_async_callback(self._tasks.close)
             await self._servers.start()
+            offsets_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="turbopump-offsets-"))
+            network = self._network if self.is_virtual else None
+            self.client_settings = ClusterClientSettings(
+                self.name_servers, self.world, network, offsets_dir, self.failures
+            )
             self._admin = self.admin()
             stack.push_async_callback(self._admin.close)
-            self._offsets_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="turbopump-offsets-"))
             stack.push_async_callback(self._close_clients)
             self._stack = stack.pop_all()
 
@@ -222,13 +203,13 @@ class AsyncCluster:
         """Returns a `turbopump.aio.Producer`, to be used by `async with`. Takes any of its settings."""
         from turbopump.client.produce.producer import Producer
 
-        return self._keep(Producer(group, **self.settings_of_producers(settings)))
+        return self._keep(Producer(group, **self.client_settings.of_producer(settings)))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
         """Returns a consumer: add handlers by `on`, then start. New groups begin with the first message."""
         from turbopump.client.push.consumer import Consumer
 
-        return self._keep(Consumer(group, **self.settings_of_consumers(settings)))
+        return self._keep(Consumer(group, **self.client_settings.of_consumer(settings)))
 
     def pull_consumer(
         self, group: str, topics: Sequence[str] | Mapping[str, str] = (), **settings: Any
@@ -236,10 +217,12 @@ class AsyncCluster:
         """Returns a pull consumer. A new group begins with the first message of a topic."""
         from turbopump.client.pull.consumer import PullConsumer
 
-        return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pull_consumers(settings)))
+        return self._keep(
+            PullConsumer(group, topics=topics, **self.client_settings.of_pull_consumer(settings))
+        )
 
     def admin(self) -> Admin:
-        return self._keep(Admin(**self.settings_of_clients()))
+        return self._keep(Admin(**self.client_settings.of_client()))
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
@@ -249,7 +232,7 @@ class AsyncCluster:
         """
         from turbopump.testing.redirection import redirected
 
-        with redirected(self.settings_of_clients, lambda client: self.watch(self._keep(client))):
+        with redirected(self.client_settings.of_client, lambda client: self.watch(self._keep(client))):
             yield
 
     def watch(self, client: object) -> None:
@@ -275,36 +258,6 @@ class AsyncCluster:
         """Ends `cut_off`."""
         self._network.join(HOST, host_of(client))
 
-    def settings_of_clients(self) -> dict[str, Any]:
-        """Returns name servers and world for one client: in virtual time each is a separate host."""
-        world = self.world
-        if self.is_virtual:
-            third, last = divmod(next(self._hosts), 250)
-            world = replace(world, network=self._network.at(f"127.0.{third + 1}.{last + 1}"))
-        return {"name_servers": self.name_servers, "world": world}
-
-    def settings_of_producers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.settings_of_clients(), **(SPARING if self.is_virtual else {}), **given}
-
-    def settings_of_pull_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        if not self.is_virtual:
-            return self.settings_of_pulls(given)
-        sparing = SPARING if given.keys() & SPARING_PULLS.keys() - SPARING.keys() else SPARING_PULLS
-        return self.settings_of_pulls({**sparing, **given})
-
-    def settings_of_pulls(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **self.settings_of_clients(),
-            "consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            "local_offset_store_dir": self._offsets_dir,
-            **given,
-        }
-
-    def settings_of_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        hooks = (*given.get("hooks", ()), self.failures)
-        intervals = SPARING_CONSUMERS if self.is_virtual else QUICK
-        return self.settings_of_pulls({**intervals, **given, "hooks": hooks})
-
     def _keep(self, client: T) -> T:
         self._made.append(client)  # type: ignore[arg-type]
         return client
@@ -324,7 +277,7 @@ class AsyncCluster:
         return self.new_topic(prefix)
 
     async def create_topic(
-        self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_AND_WRITE
+        self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_WRITE
     ) -> str:
         """Creates a topic on every running broker; without a name, a new one. Returns the name."""
         name = topic or self.new_topic()
@@ -355,7 +308,7 @@ class AsyncCluster:
     # Waiting
 
     @property
-    def look_s(self) -> float:
+    def poll_s(self) -> float:
         return VIRTUAL_POLL_S if self.is_virtual else POLL_S
 
     async def wait_until(
@@ -369,7 +322,7 @@ class AsyncCluster:
         while not await _value(condition()):
             if clock.monotonic() >= deadline:
                 raise TimeoutError(not_in_time(timeout))
-            await clock.sleep(self.look_s)
+            await clock.sleep(self.poll_s)
 
     async def wait_until_consumed(
         self,

@@ -1,4 +1,4 @@
-"""The table of targets. A module in this folder that has a `TARGETS` dict adds its rows."""
+"""The table of targets: the rows of each module in this directory with a `TARGETS` dict."""
 
 import importlib
 import pkgutil
@@ -35,5 +35,5 @@ def all_targets() -> dict[str, Target]:
 
 
 def kept(name: str) -> list[bytes]:
-    """Inputs worth replaying: former crashers, and one for each way a decoder can end."""
+    """Returns inputs to replay: earlier crashes, and one for each way a decoder can end."""
     return [path.read_bytes() for path in sorted((CORPUS / name).glob("*")) if path.is_file()]

@@ -1,4 +1,4 @@
-"""Records into Arrow, held against the codec that reads them one by one: the same rows, or the same refusal.
+"""Records to Arrow, compared with the codec for single records: the same rows, or the same refusal.
 
 Without PyArrow (extra `arrow`) there is no such target.
 """
@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError:
     HAS_ARROW = False
 
-AT_ONCE = 3  # rows of a batch, so that an input has several
+ROWS_PER_BATCH = 3  # few, so that an input has several batches
 
 
 def arrow(data: bytes) -> None:
@@ -39,7 +39,7 @@ def arrow(data: bytes) -> None:
         raise
     assert not refused, "the codec refuses what was read"
     _same_rows([found], [expected(one, "b") for one in wanted])
-    parts = batches(data, locate(data, starts), Schema(KAFKA_COLUMNS), None, AT_ONCE)
+    parts = batches(data, locate(data, starts), Schema(KAFKA_COLUMNS), None, ROWS_PER_BATCH)
     _same_rows(parts, [expected_for_kafka(one) for one in wanted])
     if has_inner_batches(locate(data, starts)):
         _same_messages(data, starts, wanted)
@@ -53,7 +53,7 @@ def _one_by_one(data: bytes, starts: "np.ndarray") -> tuple[list[record.Record],
 
 
 def _same_places(data: bytes, starts: "np.ndarray") -> None:
-    """Anywhere, not only where records should be, both see a whole record or neither does."""
+    """Checks at every position that both find a whole record or neither does."""
     tried = sorted({0, 1, len(data) // 2, len(data), *(int(at) + 1 for at in starts), *map(int, starts)})
     whole = locate(data, np.array(tried, np.int64)).is_whole
     for at, is_whole in zip(tried, whole, strict=True):
@@ -62,12 +62,12 @@ def _same_places(data: bytes, starts: "np.ndarray") -> None:
 
 
 def _same_messages(data: bytes, starts: "np.ndarray", wanted: list[record.Record]) -> None:
-    """Of inner batches, whose messages have no bytes of their own in the log."""
+    """Compares inner batches, whose messages are not separate records in the log."""
     apart, begins = unpack(data, starts)
     messages = [record.encode(message) for one in wanted for message in inner.messages_of(one)]
     assert apart == b"".join(messages)
     rows = [expected(record.decode(message), "b") for message in messages]
-    _same_rows(batches(apart, locate(apart, begins), Schema(COLUMNS), "b", AT_ONCE), rows)
+    _same_rows(batches(apart, locate(apart, begins), Schema(COLUMNS), "b", ROWS_PER_BATCH), rows)
 
 
 def _same_rows(parts: "Iterator[object] | list[object]", wanted: list[dict[str, object]]) -> None:

@@ -1,4 +1,4 @@
-"""What clients read that anybody may have written: trace records, and the answers of a proxy."""
+"""Untrusted input of clients: trace records, and the answers of a proxy."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ REFUSED = b"\x05\x00" + b"\x05\x05\x00\x01" + bytes(6)
 
 
 def traces(data: bytes) -> None:
-    """Nothing is raised, and what was read is written and read again as it is."""
+    """Checks that decoding never raises, and that decoded records survive a round trip."""
     for found in decode(data.decode("utf-8", "replace")):
-        if found.type != END:  # its kind is always written as that of a commit
+        if found.type != END:  # its kind is always written as commit
             assert decode(encode(found)) == [found]
 
 
@@ -28,17 +28,17 @@ def trace_seeds() -> Iterable[bytes]:
         yield encode(one, is_cloud=True).encode()
 
 
-class Deaf(asyncio.Transport):
+class DiscardingTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         pass
 
 
 def proxy(data: bytes) -> None:
-    """A proxy that says this and hangs up."""
+    """Feeds the answer of a proxy that then closes the connection."""
 
     async def listen() -> None:
         talk = ProxyConnection()
-        talk.connection_made(Deaf())
+        talk.connection_made(DiscardingTransport())
         talk.data_received(data)
         talk.connection_lost(None)
         await request_connection(talk, PROXY, "broker", 10911)

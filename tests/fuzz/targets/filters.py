@@ -1,4 +1,4 @@
-"""Expressions of subscribers, as they come in heartbeats and pulls."""
+"""Filter expressions of subscribers, in heartbeats and pulls."""
 
 import random
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ MESSAGES = generated.packed(generated.property_sets(random.Random(1), 4))
 
 
 def sql(data: bytes) -> None:
-    """Once accepted, every message has an answer; the same bytes as properties are a message too."""
+    """Checks that an accepted expression evaluates any message, also one with these bytes as properties."""
     predicate = compile_sql(data.decode("utf-8", "replace"))
     for message in (*MESSAGES, data):
         try:

@@ -1,6 +1,6 @@
-"""A store directory with one damaged file, read as a table: fewer rows or a refusal in words, never a crash.
+"""A store directory with one damaged file, read as a table: fewer rows or an error, never a crash.
 
-The first byte of an input picks the file, the rest is what it has. Without PyArrow there is no such target.
+The first byte of an input selects the file, the rest is its content. Without PyArrow there is no such target.
 """
 
 import atexit

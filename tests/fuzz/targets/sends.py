@@ -1,7 +1,7 @@
-"""A read event as a peer likes it, served by Python and by the compiled twin: the same bytes everywhere.
+"""Arbitrary read events, handled by Python and by the compiled twin: the results must be equal.
 
-Without a twin (no compiler, or TURBOPUMP_PURE) both are Python, and only crashes and hangs are looked for. To
-look for what a sanitizer finds, build the twin with one: docs/testing.md.
+Without a twin (no compiler, or TURBOPUMP_PURE) both are Python, and only crashes and hangs are found. To use
+a sanitizer, build the twin with it: docs/testing.md.
 """
 
 import zlib
@@ -21,12 +21,12 @@ from turbopump.protocol import batch, properties
 from turbopump.protocol.frame import JSON, Frame, cut, pack
 
 LOG_SIZE = 1 << 17
-CRAMPED = 16  # one input in so many finds little room in the log's file
+CRAMPED = 16  # one input in this many finds a nearly full log file
 TOPICS = ("T", "JT")
 
 
 def send_headers(data: bytes) -> None:
-    """The header alone, in a frame that is whole, between two plain sends."""
+    """Runs a header in a whole frame between two plain sends."""
     plain = pack(*frame(310, letters("T"), b"neighbour", 1))
     sends(plain + pack(JSON, data, b"body") + plain)
 
@@ -41,19 +41,19 @@ def sends(data: bytes) -> None:
             bench.receive(data)
         assert outcome(compiled) == outcome(pure)
     except Exception:
-        benches.cache_clear()  # the two went apart
+        benches.cache_clear()  # the two differ now
         raise
     for bench in (compiled, pure):
         rewind(bench)
 
 
 def batches(data: bytes) -> None:
-    """The body of a batch send."""
+    """Runs the body of a batch send."""
     sends(pack(*frame(320, letters("T", m="true"), data, 1)))
 
 
 def ledger_frames(data: bytes) -> None:
-    """Half messages of a ledger, which are committed when they were taken."""
+    """Runs half messages of a ledger, which are committed if accepted."""
     config = small(commit_log_file_size=LOG_SIZE)
     outcomes = []
     for ledger in (LedgerBench(twins(), config), LedgerBench(None, config)):
@@ -85,9 +85,7 @@ def outcome(bench: Bench) -> list[Any]:
 
 
 def rewind(bench: Bench) -> None:
-    """As if nothing had been stored: the next input does not depend on this one. A new file of the log is not
-    taken back, but then both go on with a new store.
-    """
+    """Resets the stores, so that inputs are independent; after a new log file both get a new store."""
     store = bench.store
     if store.commit_log.base or len(store.queues.opened()) > 64:
         benches.cache_clear()

@@ -1,9 +1,9 @@
-"""The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
+"""The files of a store, one damaged at a time: the store may be refused, but must not crash or hang.
 
-Each input is the contents of one file of a small store, after a first byte that says how the last process
-ended, whether the file keeps the length it should have, whether it is the oldest or the newest of its kind,
-and whether there is no checkpoint, so that more of the log is read. The store is checked as `turbopump store
-verify` does, then opened, read through and written to.
+Each input is the contents of one file of a small store, after a first byte that encodes how the last
+process ended, whether the file keeps its correct length, whether it is the oldest or the newest of its kind,
+and whether the checkpoint is missing, so that more of the log is read. The store is checked as by `turbopump
+store verify`, then opened, read through and written to.
 """
 
 import functools
@@ -49,17 +49,17 @@ Files = dict[str, bytes]
 
 
 def log_file(data: bytes) -> None:
-    """Damaged records that recovery has no reason to read again are handed out as they are."""
+    """Damages the log. Records that recovery does not read again are returned as they are."""
     _check_use(_opened(data, "commitlog/"))
 
 
 def queue_file(data: bytes) -> None:
-    """Entries of a store that was closed well are believed: what is read then is bounded, not right."""
+    """Damages a consume queue. A cleanly closed store is trusted: reads are limited, not correct."""
     _read_all(_opened(data, "consumequeue/T/0/"))
 
 
 def batch_queue_file(data: bytes) -> None:
-    """The same for the entries of a batch queue."""
+    """Damages the entries of a batch queue."""
     store = _opened(data, "batchconsumequeue/B/0/")
     for _ in _bodies(store, 0, "B"):
         continue
@@ -74,7 +74,7 @@ def light_queue_file(data: bytes) -> None:
 
 
 def index_file(data: bytes) -> None:
-    """A damaged index may hide old messages, never show one without the key; new ones are found."""
+    """Damages the index: it may hide old messages, but not return wrong ones; new ones are found."""
     _check_use(_opened(data, "index/"))
 
 
@@ -100,7 +100,7 @@ def _opened(data: bytes, folder: str) -> Store:
 
 
 def _read_all(store: Store) -> list[list[bytes]]:
-    """What each queue of T held."""
+    """Returns the messages of each queue of T."""
     read = [list(_bodies(store, queue_id)) for queue_id in range(QUEUES)]
     for number in range(0, MESSAGES, 5):
         for data in store.queries.query("T", f"T-{number}", *EVER, 32).records:
@@ -110,7 +110,7 @@ def _read_all(store: Store) -> list[list[bytes]]:
 
 
 def _check_use(store: Store) -> list[list[bytes]]:
-    """Whatever is damaged, the next message is stored, read and found."""
+    """Checks that the next message is stored, read and found."""
     read = _read_all(store)
     queue = store.queues.queue("T", 0)
     found = store.reader.get(queue, queue.max_offset - 1, 1)
@@ -120,7 +120,7 @@ def _check_use(store: Store) -> list[list[bytes]]:
 
 
 def _bodies(store: Store, queue_id: int, topic: str = "T") -> Iterator[bytes]:
-    """All that can be pulled; each step leads on, and there are only so many."""
+    """Pulls all messages; each step must advance, and their number is limited."""
     queue = store.queues.find(topic, queue_id)
     if queue is None:
         return
@@ -174,7 +174,7 @@ def _put_batch(store: Store, number: int) -> None:
 
 
 def _put(store: Store, number: int) -> None:
-    """The messages of T/0 are those of the light queue too."""
+    """Stores messages; those of T/0 are also in the light queue."""
     found = draft(store.queues.queue("T", number % QUEUES), b"%06d" % number, key=f"T-{number}")
     if number % QUEUES == 0:
         found.properties += b"INNER_MULTI_DISPATCH\x01%LMQ%all\x02"
@@ -208,7 +208,7 @@ def _good_disk() -> MemoryDisk:
 
 
 def _disk_with(name: str, contents: bytes, how: int) -> MemoryDisk:
-    """A copy of the good one, which shares with it what nobody changes."""
+    """Returns a copy of the good disk that shares unchanged files with it."""
     disk = _good_disk().copy()
     size = len(_good()[name])
     if not how & ANY_LENGTH:
@@ -277,7 +277,7 @@ WORDS = (
 
 
 def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
-    """A store is opened for each input: about a thousand a second."""
+    """Opens a store with the damaged file: about a thousand per second."""
     return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=150)
 
 

@@ -1,7 +1,7 @@
-"""The files of timers, one damaged at a time: whatever they say, a broker starts and new timers come in time.
+"""The files of timers, one damaged at a time: a broker must start, and new timers be delivered in time.
 
-The first byte of an input says which file it is, and how the last process ended; the rest is its contents.
-What such a file alone knows may be lost with it. What is in the log is never delivered before its time.
+The first byte of an input selects the file and how the last process ended; the rest is its content. Data that
+is only in that file may be lost. Messages in the log are never delivered before their time.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ async def _opened(name: str, contents: bytes, killed: bool) -> None:
         disk.write(path, contents if path == f"{ROOT}/{name}" else good, sync=False)
     if killed:
         disk.write(f"{ROOT}/abort", b"", sync=False)
-    life = Life(disk, clock)
+    life = BrokerRun(disk, clock)
     life.send(b"new", 3_000)
     due_ms = clock.now_ms() + 3_000
     await asyncio.sleep(30)
@@ -72,7 +72,7 @@ async def _opened(name: str, contents: bytes, killed: bool) -> None:
     await life.stop()
 
 
-class Life:
+class BrokerRun:
     def __init__(self, disk: SimulatedDisk, clock: VirtualClock) -> None:
         workers = SimulatedWorkers(disk)
         self.clock = clock
@@ -124,7 +124,7 @@ def _made() -> tuple[dict[str, bytes], int]:
 async def _make() -> tuple[dict[str, bytes], int]:
     clock = VirtualClock()
     disk = SimulatedDisk(Chance(1), clock)
-    life = Life(disk, clock)
+    life = BrokerRun(disk, clock)
     for number, delay_ms in enumerate(DELAYS_MS):
         life.send(b"%d" % number, delay_ms)
     await asyncio.sleep(2.5)

@@ -32,7 +32,7 @@ def test_what_a_broker_refuses_is_told_once_and_is_no_silence(home: Home) -> Non
 @pytest.mark.parametrize(
     ("line", "status", "blamed"),
     [
-        ("turbopump send hello <&-", 2, "no stdin"),
+        ("turbopump send hello <&-", 2, "stdin is closed"),
         (r"turbopump send $'a\xff' x", 2, r"'a\udcff'"),
         (r"turbopump send t x --tag $'a\xff'", 2, r"'a\udcff'"),
         (r"turbopump send t x --key $'a\xff'", 2, r"'a\udcff'"),

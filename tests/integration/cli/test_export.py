@@ -49,7 +49,7 @@ def test_a_broker_that_is_not_there_is_named_and_no_part_is_taken_for_the_whole(
     done = home.run("turbopump", "export", "--topic", "t", "--to", "a.parquet")
     assert done.returncode == 1
     assert (
-        "topic t has a part on brokers that are not registered: broker-z; start them, or --skip"
+        "topic t has a part on brokers that are not registered: broker-z; start them, or use --skip"
         in done.stderr
     )
     assert not (home.path / "a.parquet").exists()
@@ -75,7 +75,7 @@ def test_a_directory_for_each_topic_day_and_hour(home: Home) -> None:
     assert {f"{day} {hour:02}" for day, hour in rows} == stored
     again = home.run("turbopump", "export", "data", "--to", "lake", "--by", "topic")
     assert again.returncode == 1
-    assert again.stderr == "turbopump: lake: is there, and is not empty\n"
+    assert again.stderr == "turbopump: lake: directory exists and is not empty\n"
 
 
 def test_what_cannot_be_is_one_line(home: Home) -> None:
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_one_line(home: Home) -> None:
         (("data", "--topic", "tt"), 1, "no topic 'tt'"),
         ((".",), 1, "not a store"),
         (("data", "--columns", "bodi"), 2, "did you mean body"),
-        (("data", "--by", "year"), 2, "there are topic, date, hour"),
+        (("data", "--by", "year"), 2, "must be among topic, date, hour"),
         (("data", "--by", "hour", "--columns", "body"), 2, "needs the column storeTimestamp"),
         ((), 2, "give one --topic"),
         (("data", "--since", "yesterday"), 2, "10m"),

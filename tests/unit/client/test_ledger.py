@@ -33,7 +33,7 @@ def with_cluster(scenario: Callable[[AsyncCluster], Coroutine[Any, Any, None]], 
 
 
 def ledger(cluster: AsyncCluster, **more: Any) -> Ledger:
-    return Ledger("query", **cluster.settings_of_clients(), **more)
+    return Ledger("query", **cluster.client_settings.of_client(), **more)
 
 
 def rows(batch: int, count: int = 50) -> list[Message]:

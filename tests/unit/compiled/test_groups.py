@@ -1,4 +1,4 @@
-"""The compiled twin of appends of many messages: what it takes, what it leaves, the same bytes either way."""
+"""The compiled twin of group appends: which it handles, which it leaves to Python, with equal bytes."""
 
 import os
 import struct
@@ -22,7 +22,7 @@ from turbopump.protocol.record import decode_all
 from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Reason
 
-WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
+WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # in CI missing twins are a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")
 
 Message = tuple[int, bytes, bytes]
@@ -58,7 +58,7 @@ def ledgers(config: StoreConfig = SMALL_STORE) -> tuple[LedgerBench, LedgerBench
 
 
 def alone(bench: Bench) -> None:
-    """From now on nothing is appended by Python."""
+    """Disables appends by Python."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("Python has appended it")
@@ -157,7 +157,7 @@ messages = st.tuples(flags, st.binary(max_size=40), texts)
 
 @st.composite
 def bodies(draw: st.DrawFn, one: st.SearchStrategy[Message] = messages) -> bytes:
-    """Of batches, some of them broken."""
+    """Generates bodies of batches, some of them broken."""
     body = bytearray(batch.join(draw(st.lists(one, max_size=6))))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         if body:
@@ -222,7 +222,7 @@ def test_half_messages_with_a_time_are_left_to_python() -> None:
 
 
 def test_properties_that_are_no_text_wait_as_they_are() -> None:
-    """And do not grow: so a commit never fails."""
+    """They do not grow, so a commit never fails."""
     compiled, pure = ledgers()
     odd = properties.pack(PLACE | {"UNIQ_KEY": "U", "DELAY": "99"}).encode() + b"own\x01" + b"\xff" * 30_000
     for ledger in (compiled, pure):
@@ -245,14 +245,14 @@ def test_losers_are_rolled_back_beside_winners() -> None:
 
 
 def _damaged(ledger: LedgerBench) -> None:
-    """A bit of the first body of a half record."""
+    """Flips a bit in the body of the first half record."""
     first = ledger.transactions.halves.first
     assert first is not None
     ledger.bench.store.commit_log.buffer[first.at + 88] ^= 1
 
 
 def _renewed(ledger: LedgerBench) -> None:
-    """The first half record was written anew."""
+    """Writes the first half record again."""
     first = ledger.transactions.halves.first
     assert first is not None
     record = ledger.bench.store.log.look_up(first.at)
@@ -261,7 +261,7 @@ def _renewed(ledger: LedgerBench) -> None:
 
 
 def _fewer_queues(ledger: LedgerBench) -> None:
-    """Two places are one queue then."""
+    """Reduces the queues, so that two destinations are one queue."""
     ledger.bench.topics.update(Topic("T", 1, 1), {})
 
 
@@ -338,10 +338,10 @@ def test_every_frame_and_its_end_are_the_same_to_both(frames: list[tuple[str, by
         ledger.decide(0, winner)
         ledger.settle()
     assert compiled.outcome() == pure.outcome()
-    assert compiled.transactions.stamps.total == 0  # what is taken can be ended
+    assert compiled.transactions.stamps.total == 0  # accepted ones can be ended
 
 
-# Its manners as an object
+# Construction, errors and garbage collection
 
 
 @pytest.mark.parametrize("settings", [{"flush_disk_type": "SYNC_FLUSH"}, {"transient_pool": True}])

@@ -1,4 +1,4 @@
-"""The compiled twin of `send_many.py`: what it takes, what it leaves, and the same bytes either way."""
+"""The compiled twin of plain sends: which it handles, which it leaves to Python, with equal bytes."""
 
 import json
 import os
@@ -22,21 +22,21 @@ from turbopump.protocol.record import decode
 from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Reason
 
-WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
+WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # in CI missing twins are a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")
 
 KEYED = {"KEYS": "order_1 order_2", "TAGS": "TagA", "own": "value"}
 
 
 def known(config: StoreConfig = SMALL_STORE, **rest: Any) -> Bench:
-    """A bench with the twin, to which topic T is known."""
+    """Returns a bench with the twin, which has looked up topic T."""
     bench = Bench(twins(), config, **rest)
     bench.receive(send())
     return bench
 
 
 def pair(config: StoreConfig = SMALL_STORE) -> tuple[Bench, Bench]:
-    """One with the twin and one without, both at the same point."""
+    """Returns benches with and without the twin, in the same state."""
     pure = Bench(None, config)
     pure.receive(send())
     return known(config), pure
@@ -51,7 +51,7 @@ def with_header(head: dict[str, Any] | bytes, body: bytes = b"x") -> bytes:
     return pack(JSON, data, body)
 
 
-# What it takes
+# Handled by the twin
 
 
 @pytest.mark.parametrize("code", [10, 310])
@@ -122,7 +122,7 @@ def test_whoever_waits_is_told_of_each_message() -> None:
     assert len(told[0]) == 3
 
 
-# What it leaves
+# Left to Python
 
 
 LEFT: list[tuple[str, bytes]] = [
@@ -210,12 +210,12 @@ def test_where_messages_wait_for_the_disk_there_is_no_shortcut(settings: dict[st
     assert Bench(twins(), small(**settings)).many.shortcut is None
 
 
-# The spelling of a header
+# Forms of a header
 
 
 @st.composite
 def spellings(draw: st.DrawFn) -> bytes:
-    """A header that means a plain send, or nearly, in some spelling of JSON."""
+    """Generates headers of plain sends, or nearly plain ones, in various forms of JSON."""
     code = draw(st.sampled_from([10, 310]))
     ext = letters("T", draw(st.integers(0, 4)), pairs=draw(st.sampled_from([{}, KEYED, {"TAGS": "Ü"}])))
     head = header(code, ext, draw(st.sampled_from([0, -1, 2**31 - 1])), draw(st.sampled_from([0, 2])))
@@ -269,7 +269,7 @@ def test_every_spelling_of_a_header_means_the_same_to_both(heads: list[bytes]) -
     assert compiled.outcome() == pure.outcome()
 
 
-# Its manners as an object
+# Construction, errors and garbage collection
 
 
 def test_wrong_arguments_are_type_errors() -> None:

@@ -1,4 +1,4 @@
-"""The compiled twin of the index' loop leaves the same files."""
+"""The compiled twin of the index loop writes the same files."""
 
 import os
 from typing import Any
@@ -14,7 +14,7 @@ from turbopump.compiled import PURE, Twins, twins
 from turbopump.store.index import Index
 from turbopump.store.store import Store
 
-WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
+WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # in CI missing twins are a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")
 
 Row = tuple[str, int, int, str, str]  # topic, log offset, store time, unique key, keys
@@ -26,7 +26,7 @@ steps = st.tuples(
 
 
 def rows_of(steps: list[Row]) -> list[Row]:
-    """Offsets and times that go on, mostly."""
+    """Generates rows with mostly increasing offsets and times."""
     rows, offset, timestamp = [], 0, 1_794_733_741_890
     for topic, further, later, unique_key, keys in steps:
         offset, timestamp = offset + further, timestamp + later
@@ -34,7 +34,7 @@ def rows_of(steps: list[Row]) -> list[Row]:
     return rows
 
 
-class Shelf:
+class IndexFiles:
     def __init__(self, twins: Twins | None) -> None:
         self.disk = new_disk()
         self.store = Store.open(small(index_items=40), self.disk, HandClock(), Workers(), twins=twins)
@@ -59,8 +59,8 @@ def index(store: Store) -> Index:
 @given(st.lists(steps, max_size=80), st.integers(0, 80))
 def test_the_files_are_the_same(steps: list[Row], cut: int) -> None:
     rows = rows_of(steps)
-    compiled, pure = Shelf(twins()), Shelf(None)
-    for part in (rows[:cut], rows[max(0, cut - 3) :], rows[-3:]):  # some come twice, as after a crash
+    compiled, pure = IndexFiles(twins()), IndexFiles(None)
+    for part in (rows[:cut], rows[max(0, cut - 3) :], rows[-3:]):  # some twice, as after a crash
         for shelf in (compiled, pure):
             shelf.put(part)
         assert compiled.files() == pure.files()
@@ -69,10 +69,10 @@ def test_the_files_are_the_same(steps: list[Row], cut: int) -> None:
 
 
 def test_most_are_put_by_the_twin() -> None:
-    """Python puts the first of a file, and where the room ends."""
+    """Python adds the first of a file, and those that do not fit."""
     rows = rows_of([("T", 10, 1, f"key{n}", "a b") for n in range(1000)])
     by_python: list[Any] = []
-    shelf = Shelf(twins())
+    shelf = IndexFiles(twins())
     shelf.store = Store.open(
         small(root_dir="/other", index_items=4000), shelf.disk, HandClock(), Workers(), twins=twins()
     )

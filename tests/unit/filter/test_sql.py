@@ -1,4 +1,4 @@
-"""Expressions: what Apache's filter classes answered to thousands of them, ours answer too.
+"""SQL92 expressions: the results equal thousands of recorded results of Apache's filter classes.
 
 The recording is made by `python -m tests.interop.filters`.
 """

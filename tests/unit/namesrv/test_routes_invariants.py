@@ -1,4 +1,4 @@
-"""Whatever brokers do in whatever order, the table stays of one piece."""
+"""The route table stays consistent under any sequence of events."""
 
 from contextlib import suppress
 from typing import Any

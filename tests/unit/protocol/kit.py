@@ -1,4 +1,4 @@
-"""What several protocol tests share: captured frames read into commands, and patient hypothesis settings."""
+"""Shared by protocol tests: captured frames as commands, and hypothesis settings without deadlines."""
 
 from functools import cache
 
@@ -14,7 +14,7 @@ relaxed = examples(60)
 
 @cache
 def readable() -> tuple[tuple[Captured, Frame, Command], ...]:
-    """Every captured frame that is one, with its command."""
+    """Returns every valid captured frame with its command."""
     found = []
     for row in captured():
         frames: list[Frame] = []

@@ -1,4 +1,4 @@
-"""A taste of `python -m tests.fuzz`: the kept corpus, the seeds and some bent inputs per target."""
+"""A short run of `python -m tests.fuzz`: the kept corpus, the seeds and some mutated inputs per target."""
 
 import pytest
 from tests.fuzz.__main__ import rotated

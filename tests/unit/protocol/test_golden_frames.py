@@ -1,4 +1,4 @@
-"""Our reading and writing of frames, held against the bytes of Apache's peers."""
+"""Decoding and encoding of frames, compared with the bytes of Apache's peers."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The embedded cluster in virtual time: whole stories in milliseconds, from blocking and from async code."""
+"""The embedded cluster in virtual time, from blocking and from async code."""
 
 import asyncio
 import threading
@@ -304,7 +304,7 @@ def test_waiting_for_what_never_comes_ends() -> None:
 
 
 def program(topic: str, seen: list[str]) -> None:
-    """Knows nothing of tests: sends a reminder and waits for it."""
+    """A program without test code: sends a reminder and waits for it."""
     with Producer("reminders", name_servers="10.0.0.1:9876") as producer:
         producer.send(Message(topic, b"call Ada", delay_level=17))
     with PullConsumer("callers", topics=[topic]) as consumer:
@@ -373,7 +373,7 @@ def test_an_unknown_broker_is_an_error_that_names_the_known() -> None:
         cluster.kill_broker("broker-x")
 
 
-# --- life ------------------------------------------------------------------------------------------------
+# --- start and stop -------------------------------------------------------------------------------------
 
 
 def test_clients_that_are_left_open_are_closed_with_the_cluster() -> None:

@@ -1,4 +1,4 @@
-"""Virtual time that a thread asks for, and threads that hold it."""
+"""Virtual time used by a thread, and threads that hold the clock."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Settings of an embedded cluster are checked when it is made, not when a test waits in vain."""
+"""Settings of an embedded cluster are checked when it is created."""
 
 import doctest
 from typing import Any
