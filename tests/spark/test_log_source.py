@@ -111,14 +111,14 @@ def test_a_condition_that_is_taken_over_spares_reading(store):
     from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull
 
     from turbopump.pipelines.log.plan import StoreQuery
-    from turbopump.pipelines.log_source import taken_over
+    from turbopump.pipelines.log_source import narrowed_by
 
-    query = taken_over(StoreQuery(), EqualTo(("topic",), "T"))
+    query = narrowed_by(StoreQuery(), EqualTo(("topic",), "T"))
     assert query.among == {"T"}
-    assert taken_over(query, EqualTo(("topic",), "U")).among == frozenset()
-    assert taken_over(StoreQuery(since_ms=START), GreaterThan(("storeTimestamp",), BEGIN)).since_ms == START
-    assert taken_over(StoreQuery(), IsNotNull(("topic",))) == StoreQuery()
-    assert taken_over(StoreQuery(), EqualTo(("keys",), "two words")) == StoreQuery()
+    assert narrowed_by(query, EqualTo(("topic",), "U")).among == frozenset()
+    assert narrowed_by(StoreQuery(since_ms=START), GreaterThan(("storeTimestamp",), BEGIN)).since_ms == START
+    assert narrowed_by(StoreQuery(), IsNotNull(("topic",))) == StoreQuery()
+    assert narrowed_by(StoreQuery(), EqualTo(("keys",), "two words")) == StoreQuery()
 
 
 def test_an_empty_topic_is_an_empty_frame(spark, tmp_path):

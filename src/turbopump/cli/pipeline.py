@@ -116,7 +116,7 @@ def _carried_out(name: str, job: Job, given: Any, screen: Display) -> JobResult:
     name_server = ";".join(connect.name_servers(given["namesrv"]))
     for time in ("since", "until"):
         if given.get(time) is not None:
-            screen.note(f"{time} {given[time].told()}")
+            screen.note(f"{time} {given[time].with_zone()}")
     screen.note(f"starting Spark on {given['master']} ...")
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "turbopump.tgz" if given["ship"] else None

@@ -92,8 +92,8 @@ def send_orders(name_server: str) -> None:
 
 
 def order(chance: random.Random, number: int) -> Message:
-    told = {"id": number, "city": chance.choice(CITIES), "amount": round(chance.uniform(5, 500), 2)}
-    return Message.json(ORDERS, told, tags=chance.choice(STATES), keys=f"order-{number}")
+    fields = {"id": number, "city": chance.choice(CITIES), "amount": round(chance.uniform(5, 500), 2)}
+    return Message.json(ORDERS, fields, tags=chance.choice(STATES), keys=f"order-{number}")
 
 
 def archive(spark: Any, name_server: str, home: Path) -> int:

@@ -103,11 +103,11 @@ class FilteringLogReader(LogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         for one in filters:
-            self._query = taken_over(self._query, one)
+            self._query = narrowed_by(self._query, one)
         return filters
 
 
-def taken_over(query: StoreQuery, condition: Filter) -> StoreQuery:
+def narrowed_by(query: StoreQuery, condition: Filter) -> StoreQuery:
     """Narrows the query by a condition, perhaps only in part; unchanged if the files cannot answer it."""
     match condition:
         case EqualTo((column,), value) | EqualNullSafe((column,), value) if value is not None:

@@ -153,7 +153,7 @@ def retry_now(connection: AsyncConnection, *, table: str = TABLE) -> Awaitable[i
 def retry_now(connection: BlockingConnection, *, table: str = TABLE) -> int: ...
 def retry_now(connection: Any, *, table: str = TABLE) -> Any:
     """Makes all failed messages due at once, and returns how many. Commits."""
-    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).hurry))
+    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).make_due))
 
 
 @overload

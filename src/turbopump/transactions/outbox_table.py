@@ -183,7 +183,7 @@ class OutboxTable:
 
         return steps
 
-    def hurry(self, dialect: str) -> Steps[int]:
+    def make_due(self, dialect: str) -> Steps[int]:
         yield from self.exists(dialect)
         return (yield Statement(f"UPDATE {self.name} SET next_at = 0 WHERE attempts > 0")).count
 

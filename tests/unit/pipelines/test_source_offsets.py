@@ -14,7 +14,7 @@ from turbopump.pipelines.source.offsets import (
     Range,
     check_topics,
     document_of,
-    is_worth_it,
+    is_due,
     limited,
     losses,
     lost,
@@ -122,7 +122,7 @@ def test_a_limit_is_shared_in_proportion():
     ("waiting", "waited_s", "begins"), [(100, 0, True), (99, 0, False), (99, 60, True), (0, 60, False)]
 )
 def test_a_small_batch_is_put_off_for_a_while(waiting, waited_s, begins):
-    assert is_worth_it(waiting, 100, waited_s, 60) is begins
+    assert is_due(waiting, 100, waited_s, 60) is begins
 
 
 @given(SPANS, st.none() | st.integers(1, 40), st.none() | st.integers(100, 3_000))

@@ -26,27 +26,27 @@ UNSETTLED_INTERVAL = (
 )
 
 
-def count(work: JobRun) -> JobResult:
+def count(run: JobRun) -> JobResult:
     """The job `stats`: rates, sizes and skew."""
-    names = [GROUPS[word] for word in work.given["by"]]
-    if work.given["explain"]:
-        return work.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})
-    rows = work.rows()
+    names = [GROUPS[word] for word in run.given["by"]]
+    if run.given["explain"]:
+        return run.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})
+    rows = run.rows()
     if "key" in names:
         rows = one_by_key(rows)
     rows = rows.cache()
     try:
-        with work.progress():
+        with run.progress():
             counted = stats(rows, names).cache()
-            groups = work.table("groups", f"By {', '.join(work.given['by'])}", counted, MAX_REPORT_ROWS)
-            evenness = work.table("skew", "Skew", skew(counted))
-            over_time = work.table("rates", "Over time", rates(rows, work.given["every"], names[:1]))
+            groups = run.table("groups", f"By {', '.join(run.given['by'])}", counted, MAX_REPORT_ROWS)
+            evenness = run.table("skew", "Skew", skew(counted))
+            over_time = run.table("rates", "Over time", rates(rows, run.given["every"], names[:1]))
     finally:
         rows.unpersist()
     whole = {name: value for name, value in evenness.rows[0].items() if name in ("groups", "messages")}
-    outcome = JobResult({"from": str(work.source()), **whole}, [groups, evenness, over_time])
+    outcome = JobResult({"from": str(run.source()), **whole}, [groups, evenness, over_time])
     bars = BarChart("Messages", [(_name(row, names), row["messages"]) for row in groups.rows])
-    _report(work, outcome, [bars, _lines(over_time, names[0])])
+    _report(run, outcome, [bars, _lines(over_time, names[0])])
     return outcome
 
 
@@ -62,76 +62,76 @@ def _lines(table: ResultTable, name: str) -> LineChart:
     return LineChart("Messages over time", largest)
 
 
-def trace(work: JobRun) -> JobResult:
+def trace(run: JobRun) -> JobResult:
     """The job `trace`: how long messages took, by what their clients wrote into the trace topic."""
-    if work.given["explain"]:
-        return work.explained(lambda rows: latencies(deliveries(traces(rows))), {})
-    with work.progress():
-        records = traces(work.rows()).cache()
+    if run.given["explain"]:
+        return run.explained(lambda rows: latencies(deliveries(traces(rows))), {})
+    with run.progress():
+        records = traces(run.rows()).cache()
         malformed = records.where(F.col("type") == UNREADABLE).count()
         each = deliveries(records).cache()
-        groups = work.table("latencies", "Milliseconds by topic and consumer group", latencies(each))
-        slowest = work.table("slowest", "Slowest", each.orderBy(F.desc("waitMs")), work.given["top"])
-    summary = {"from": str(work.source()), "deliveries": each.count(), "malformed": malformed}
-    outcome = work.judged(JobResult(summary, [groups, slowest]), RowCounts(malformed=malformed))
+        groups = run.table("latencies", "Milliseconds by topic and consumer group", latencies(each))
+        slowest = run.table("slowest", "Slowest", each.orderBy(F.desc("waitMs")), run.given["top"])
+    summary = {"from": str(run.source()), "deliveries": each.count(), "malformed": malformed}
+    outcome = run.checked_for_drops(JobResult(summary, [groups, slowest]), RowCounts(malformed=malformed))
     waits = [(f"{row['topic']} → {row['consumerGroup']}", row["waitMsP99"] or 0) for row in groups.rows]
-    _report(work, outcome, [BarChart("Wait until consumed, p99 in ms", waits)])
+    _report(run, outcome, [BarChart("Wait until consumed, p99 in ms", waits)])
     return outcome
 
 
-def dead_letters(work: JobRun) -> JobResult:
+def dead_letters(run: JobRun) -> JobResult:
     """The job `dlq`: counts dead letters that failed alike, exports them or sends them again."""
-    if work.given["explain"]:
-        return work.explained(lambda rows: failures(with_origin(rows)), _with_ids(work))
-    dead = with_origin(work.rows(**_with_ids(work))).cache()
-    with work.progress():
-        found = work.table("failures", "Failed alike", failures(dead))
-        summary: dict[str, Any] = {"from": str(work.source()), "letters": dead.count()}
-    if work.given["to"] is not None:
-        endpoint_io.write(dead, work.given["to"], work.name_server, work.given["to_options"], ())
-        summary["exportedTo"] = str(work.given["to"])
-    if work.given["redrive"]:
-        summary["sentAgain"] = _redrive(work, dead)
+    if run.given["explain"]:
+        return run.explained(lambda rows: failures(with_origin(rows)), _with_ids(run))
+    dead = with_origin(run.rows(**_with_ids(run))).cache()
+    with run.progress():
+        found = run.table("failures", "Failed alike", failures(dead))
+        summary: dict[str, Any] = {"from": str(run.source()), "letters": dead.count()}
+    if run.given["to"] is not None:
+        endpoint_io.write(dead, run.given["to"], run.name_server, run.given["to_options"], ())
+        summary["exportedTo"] = str(run.given["to"])
+    if run.given["redrive"]:
+        summary["sentAgain"] = _redrive(run, dead)
     outcome = JobResult(summary, [found])
     bars = [
         (f"{row['originTopic']} {row['tags'] or ''} → {row['consumerGroup']}", row["letters"])
         for row in found.rows
     ]
-    _report(work, outcome, [BarChart("Letters", bars)])
+    _report(run, outcome, [BarChart("Letters", bars)])
     return outcome
 
 
-def _with_ids(work: JobRun) -> dict[str, str]:
+def _with_ids(run: JobRun) -> dict[str, str]:
     """The columns that dead letters need; archived files have theirs already."""
     columns = "topic,msgId,offsetMsgId,tags,keys,body,storeTimestamp,reconsumeTimes,properties"
-    return {"columns": columns} if work.source().kind in ("dlq", "log") else {}
+    return {"columns": columns} if run.source().kind in ("dlq", "log") else {}
 
 
-def _redrive(work: JobRun, dead: DataFrame) -> int:
-    rows = to_resend(dead.where(work.given["redrive"]), work.given["to_topic"]).cache()
-    options = {"nameServer": work.name_server, **work.given["to_options"]}
-    with work.progress():
+def _redrive(run: JobRun, dead: DataFrame) -> int:
+    rows = to_resend(dead.where(run.given["redrive"]), run.given["to_topic"]).cache()
+    options = {"nameServer": run.name_server, **run.given["to_options"]}
+    with run.progress():
         rows.write.format("rocketmq").options(**options).mode("append").save()
     return int(rows.count())
 
 
-def verify(work: JobRun) -> JobResult:
+def verify(run: JobRun) -> JobResult:
     """The job `verify`: compares the consume queues of a store with its log, in both directions."""
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
-    if work.given["explain"]:
-        return work.explained(lambda rows: rows.select(*place), given)
-    by_queue, by_log = work.rows(**given, scan="queue"), work.rows(**given, scan="log")
+    if run.given["explain"]:
+        return run.explained(lambda rows: rows.select(*place), given)
+    by_queue, by_log = run.rows(**given, scan="queue"), run.rows(**given, scan="log")
     settled = by_log.where(F.col("storeTimestamp") < F.current_timestamp() - F.expr(UNSETTLED_INTERVAL))
-    with work.progress():
-        missing = work.table(
+    with run.progress():
+        missing = run.table(
             "notInQueue", "In the log, not in its queue", _only(settled, by_queue, place), MAX_REPORT_ROWS
         )
-        dangling = work.table(
+        dangling = run.table(
             "notInLog", "In a queue, not in the log", _only(by_queue, by_log, place), MAX_REPORT_ROWS
         )
         messages = by_log.count()
-    summary = {"from": str(work.source()), "messages": messages}
+    summary = {"from": str(run.source()), "messages": messages}
     is_bad = bool(missing.rows or dangling.rows)
     return JobResult(summary | {"isSound": not is_bad}, [missing, dangling] if is_bad else [], is_bad)
 
@@ -140,9 +140,9 @@ def _only(these: DataFrame, others: DataFrame, place: list[str]) -> DataFrame:
     return these.join(others, place, "left_anti").orderBy(*place)
 
 
-def _report(work: JobRun, outcome: JobResult, charts: Sequence[Chart]) -> None:
-    where = work.given["report"]
+def _report(run: JobRun, outcome: JobResult, charts: Sequence[Chart]) -> None:
+    where = run.given["report"]
     if where:
-        title = f"{work.job} of {work.source()}"
+        title = f"{run.job} of {run.source()}"
         Path(where).write_text(page(title, outcome, charts), "utf-8")
-        work.screen.note(f"report: {where}")
+        run.screen.note(f"report: {where}")

@@ -57,10 +57,10 @@ def claim(folder: HadoopDirectory, now: Fingerprint, is_kept: bool, note: Callab
     """
     is_used = folder.has_files("offsets")
     if is_used and folder.has(FILE):
-        told = differences(decoded(folder.read(FILE)), now)
-        if told and not is_kept:
-            raise BadSpec(refusal(folder.path, told))
-        for line in told:
+        differing = differences(decoded(folder.read(FILE)), now)
+        if differing and not is_kept:
+            raise BadSpec(refusal(folder.path, differing))
+        for line in differing:
             note(f"checkpoint kept although the job has changed: {line}")
     elif is_used and now["job"] in REFUSED_BEFORE:
         raise BadSpec(

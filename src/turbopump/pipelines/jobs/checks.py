@@ -43,7 +43,7 @@ def needed(job: str, given: Given, key: str) -> JobEndpoint:
 def _times(given: Given) -> None:
     since, until = given.get("since"), given.get("until")
     if since is not None and until is not None and since.ms >= until.ms:
-        raise BadSpec(f"--since ({since.told()}) must be before --until ({until.told()})")
+        raise BadSpec(f"--since ({since.with_zone()}) must be before --until ({until.with_zone()})")
     if not given.get("follow"):
         return
     if until is not None:

@@ -63,13 +63,13 @@ def counts_of_progress(progress: Mapping[str, Any]) -> RowCounts:
 
 def refusal(counts: RowCounts, allowed: Collection[str]) -> str | None:
     """Returns why the exit status is not 0; None if nothing was dropped, or only what was allowed."""
-    told = [
+    dropped = [
         f"{getattr(counts, kind):,} {kind}" for kind in DROPS if getattr(counts, kind) and kind not in allowed
     ]
-    if not told:
+    if not dropped:
         return None
     hint = ",".join(kind for kind in DROPS if getattr(counts, kind))
-    text = f"rows were dropped or have an unreadable body: {', '.join(told)}; --allow {hint} permits it"
+    text = f"rows were dropped or have an unreadable body: {', '.join(dropped)}; --allow {hint} permits it"
     if counts.malformed and "malformed" not in allowed:
         text += ", and so does a query that uses the column bodyError to handle them"
     return text

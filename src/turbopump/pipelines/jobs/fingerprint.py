@@ -84,9 +84,9 @@ def _said(value: str | None) -> str:
     return "not given" if value is None else repr(value)
 
 
-def refusal(where: str, told: list[str]) -> str:
+def refusal(where: str, differing: list[str]) -> str:
     """Says why a checkpoint cannot be used, and what to do."""
-    lines = "".join(f"\n  {line}" for line in told)
+    lines = "".join(f"\n  {line}" for line in differing)
     return (
         f"the checkpoint {where} belongs to another job, whose progress would count as this one's:{lines}\n"
         "Give --name or --checkpoint for a job of its own, which begins at the start; or run the job as "

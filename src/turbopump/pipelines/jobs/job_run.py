@@ -114,9 +114,9 @@ class JobRun:
             moved = moved.without_duplicates()
         ways = {"from": str(end), "to": str(target)}
         pace = {"seconds": took, "rowsPerSecond": moved.read / took}
-        return self.judged(JobResult({**ways, **moved.summary(), **pace}), moved)
+        return self.checked_for_drops(JobResult({**ways, **moved.summary(), **pace}), moved)
 
-    def judged(self, outcome: JobResult, moved: RowCounts) -> JobResult:
+    def checked_for_drops(self, outcome: JobResult, moved: RowCounts) -> JobResult:
         """Marks the result as failed if rows were dropped that must not be."""
         allowed = {*self.given["allow"], *(["malformed"] if self.is_malformed_allowed else [])}
         why = refusal(moved, allowed)
@@ -204,7 +204,7 @@ class JobRun:
         lines = [
             f"{'stream' if is_stream else 'batch'} of {end}",
             *(f"pushed down to the source: {name}={value}" for name, value in sorted(options.items())),
-            *(f"done by Spark: {name} {given[name].told()}" for name in conditions),
+            *(f"done by Spark: {name} {given[name].with_zone()}" for name in conditions),
             *([f"done by Spark: where {given['where']}"] if given.get("where") else []),
             *([f"written to {given['to']}"] if given.get("to") else []),
         ]

@@ -35,7 +35,7 @@ class TypedTime:
     def __str__(self) -> str:
         return self.text
 
-    def told(self) -> str:
+    def with_zone(self) -> str:
         """Formats the time with its zone, so that a person sees which zone was used."""
         return format_time(self.ms)
 

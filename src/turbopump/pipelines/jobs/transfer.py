@@ -17,21 +17,21 @@ from turbopump.pipelines.transforms.dedupe import dedupe
 from turbopump.pipelines.transforms.resend import in_queue_order, sendable
 
 
-def archive(work: JobRun) -> JobResult:
+def archive(run: JobRun) -> JobResult:
     """The job `archive`: writes topics or a store into a table."""
-    end = work.target()
-    outcome = work.move(lambda rows: rows, work.given["partition_by"], includeProperties="true")
-    if work.given["compact"] and end.kind == "delta" and not work.given["explain"]:
+    end = run.target()
+    outcome = run.move(lambda rows: rows, run.given["partition_by"], includeProperties="true")
+    if run.given["compact"] and end.kind == "delta" and not run.given["explain"]:
         from turbopump.pipelines.lake import compact
 
         outcome.summary |= compact(end.name)
     return outcome
 
 
-def replay(work: JobRun) -> JobResult:
+def replay(run: JobRun) -> JobResult:
     """The job `replay`: sends stored rows to a topic or to one group, each queue in its order."""
-    rate = work.given["rate"]
-    return work.move(
+    rate = run.given["rate"]
+    return run.move(
         lambda rows: limited(sendable(in_queue_order(rows, rate is not None)), rate), includeProperties="true"
     )
 
@@ -53,20 +53,20 @@ def limited(rows: DataFrame, rate: int | None) -> DataFrame:
     return rows.coalesce(1).mapInArrow(slowly, rows.schema)
 
 
-def transform(work: JobRun) -> JobResult:
+def transform(run: JobRun) -> JobResult:
     """The job `transform`: Spark SQL between topics and tables."""
-    query = checks.texts_of(work.given)["sql"]
-    work.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
+    query = checks.texts_of(run.given)["sql"]
+    run.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
 
     def change(rows: DataFrame) -> DataFrame:
-        messages = read_body(rows, work.given)
+        messages = read_body(rows, run.given)
         if ERROR in messages.columns:
-            messages = work.count(messages, MALFORMED, f"{ERROR} IS NOT NULL")
+            messages = run.count(messages, MALFORMED, f"{ERROR} IS NOT NULL")
         messages.createOrReplaceTempView(checks.INPUT)
-        return work.spark.sql(query)
+        return run.spark.sql(query)
 
-    parts = work.given["partition_by"] if not work.target().is_topic else ()
-    return work.move(change, parts, includeProperties="true")
+    parts = run.given["partition_by"] if not run.target().is_topic else ()
+    return run.move(change, parts, includeProperties="true")
 
 
 def read_body(rows: DataFrame, given: Any) -> DataFrame:
@@ -78,14 +78,14 @@ def read_body(rows: DataFrame, given: Any) -> DataFrame:
     return rows
 
 
-def drop_repeated(work: JobRun) -> JobResult:
+def drop_repeated(run: JobRun) -> JobResult:
     """The job `dedupe`: of messages with the same key within a time, keeps the first."""
-    by, within, remember = work.given["by"], work.given["within"], work.given["remember"]
-    work.is_deduplication = True
-    is_sent = work.target().is_topic
+    by, within, remember = run.given["by"], run.given["within"], run.given["remember"]
+    run.is_deduplication = True
+    is_sent = run.target().is_topic
 
     def change(rows: DataFrame) -> DataFrame:
         kept = dedupe(rows, by, within, remember=remember)
         return sendable(kept) if is_sent else kept
 
-    return work.move(change, () if is_sent else work.given["partition_by"], includeProperties="true")
+    return run.move(change, () if is_sent else run.given["partition_by"], includeProperties="true")

@@ -128,7 +128,7 @@ class _TopicTable(msgspec.Struct):
     topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
 
 
-def is_at_home(places: RecordPositions, part: LogPart) -> Mask:
+def is_in_place(places: RecordPositions, part: LogPart) -> Mask:
     """Marks complete records that lie at the log offset they contain.
 
     Others are left from an earlier use of the file.

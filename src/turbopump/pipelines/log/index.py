@@ -28,7 +28,7 @@ class IndexMatches:
     offsets: tuple[int, ...]
 
 
-def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatches | None:
+def look_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatches | None:
     """Returns the matches for a key; None when no usable index exists."""
     offsets: set[int] = set()
     begin = end = -1

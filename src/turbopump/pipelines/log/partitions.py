@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from turbopump.pipelines.log.batch_queue import Queue, queue_of
 from turbopump.pipelines.log.files import NoStore, StoreFiles
-from turbopump.pipelines.log.index import looked_up
+from turbopump.pipelines.log.index import look_up
 from turbopump.pipelines.log.plan import (
     LogRecords,
     Partition,
@@ -15,10 +15,10 @@ from turbopump.pipelines.log.plan import (
     QueuePositions,
     StoreQuery,
     check_topics,
+    divided,
     log_ranges,
     narrowed,
-    shared_out,
-    wished_cuts,
+    preferred_cuts,
 )
 from turbopump.pipelines.options import EARLIEST, LATEST, BadOption
 from turbopump.store.walk import LogPart
@@ -40,9 +40,7 @@ def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
         return list(_by_key(files, query))
     if query.scan == "queue" or (not query.scan and files.queue_names):
         queues = [queue_of(files, name) for name in files.queue_names if query.wants(name)]
-        return shared_out(
-            [narrowed(query, _ends(queue, query)) for queue in queues], query.rows_per_partition
-        )
+        return divided([narrowed(query, _ends(queue, query)) for queue in queues], query.rows_per_partition)
     return list(_by_log(files, query))
 
 
@@ -69,7 +67,7 @@ def _by_log(
         if part.end <= begin or part.start >= end or not _is_in_time(files, number, query):
             continue
         part = LogPart(max(part.start, begin), part.end - max(part.start, begin), part.path)
-        wished = wished_cuts(part.start, min(part.end, end), per_byte, query.rows_per_partition)
+        wished = preferred_cuts(part.start, min(part.end, end), per_byte, query.rows_per_partition)
         yield from log_ranges(
             part, end, (cut for at in wished if (cut := _record_at(queues, at)) is not None)
         )
@@ -96,7 +94,7 @@ def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
 def _by_key(files: StoreFiles, query: StoreQuery) -> Iterator[Partition]:
     """Yields the records that the index names, and the parts of the log that the index does not cover."""
     topics = [topic for topic in files.topics if query.wants_topic(topic)]
-    found = looked_up(files, topics, query.key)
+    found = look_up(files, topics, query.key)
     if found is None:
         yield from _by_log(files, query)
         return

@@ -153,7 +153,7 @@ def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
     return QueueRange(ends.name, begin, max(begin, end))
 
 
-def shared_out(ranges: Iterable[QueueRange], max_rows: int) -> list[Partition]:
+def divided(ranges: Iterable[QueueRange], max_rows: int) -> list[Partition]:
     """Divides long ranges into equal pieces of at most `max_rows` rows, and joins short ones."""
     partitions: list[Partition] = []
     together: list[QueueRange] = []
@@ -174,7 +174,7 @@ def pieces_of(one: QueueRange, max_rows: int) -> list[QueueRange]:
     return [QueueRange(one.name, begin, end) for begin, end in pairwise(edges)]
 
 
-def wished_cuts(begin: int, end: int, rows_per_byte: float, max_rows: int) -> list[int]:
+def preferred_cuts(begin: int, end: int, rows_per_byte: float, max_rows: int) -> list[int]:
     """Returns where a part of the log would best be cut, if records began there."""
     count = max(1, round(rows_per_byte * (end - begin) / max_rows + 0.5))
     return [begin + (end - begin) * number // count for number in range(1, count)]

@@ -18,7 +18,7 @@ from turbopump.pipelines.decode import BATCH_ROWS as BATCH_ROWS
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
 from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
-from turbopump.pipelines.log.files import StoreFiles, is_at_home, records_between
+from turbopump.pipelines.log.files import StoreFiles, is_in_place, records_between
 from turbopump.pipelines.log.plan import LogRange, LogRecords, Partition, QueueRange, StoreQuery
 from turbopump.pipelines.log.queue import Entries, QueueFiles
 from turbopump.pipelines.property_columns import PropertyColumns, cut
@@ -99,11 +99,11 @@ class StoreReader:
         physical = entries["physical"].astype(np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(places, part) & (places.sizes == entries["size"][here])
+            good = is_in_place(places, part) & (places.sizes == entries["size"][here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
                 good &= _is_of(wanted, places, offsets[here])
             good = order.keeps(physical[here], good)
-            self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
+            self._missing(int((~good).sum()), f"{_named(wanted)}: messages after offset {offsets[here][0]}")
             yield from self._batches(data, places.only(good), tests)
 
     def _may_have_tags(self, wanted: QueueRange, entries: Entries) -> Mask:
@@ -165,7 +165,7 @@ class StoreReader:
             starts, at = records_between(data, at, end)
             yield from self._walked(data, part, starts)
             if at < end and not _ends_file(data, at):
-                self._missing(1, f"records behind log offset {part.start + at}")
+                self._missing(1, f"records after log offset {part.start + at}")
                 at = self._next_record(part.start + at + 1) - part.start
             else:
                 return
@@ -173,8 +173,8 @@ class StoreReader:
     def _walked(self, data: Data, part: LogPart, starts: Numbers) -> Iterator[pa.RecordBatch]:
         for begin in range(0, len(starts), self._rows.batch_rows):
             places = locate(data, starts[begin : begin + self._rows.batch_rows])
-            good = is_at_home(places, part)
-            self._missing(int((~good).sum()), f"records behind log offset {part.start + starts[begin]}")
+            good = is_in_place(places, part)
+            self._missing(int((~good).sum()), f"records after log offset {part.start + starts[begin]}")
             yield from self._batches(data, places.only(good), IN_LOG)
 
     def _next_record(self, physical: int) -> int:
@@ -187,7 +187,7 @@ class StoreReader:
         physical = np.array(wanted.offsets, np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            yield from self._batches(data, places.only(is_at_home(places, part)), IN_LOG)
+            yield from self._batches(data, places.only(is_in_place(places, part)), IN_LOG)
 
     # conditions
 

@@ -16,7 +16,7 @@ from turbopump.client.produce.batches import prepared_batch
 from turbopump.client.produce.packer import MessagePacker
 from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick
-from turbopump.pipelines.sink.connections import ConnectionCache, patiently
+from turbopump.pipelines.sink.connections import ConnectionCache, retry_while_unavailable
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
 from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
 from turbopump.pipelines.sink.rows import MessageRows
@@ -65,20 +65,20 @@ class RowSender:
 
     async def _queue_count(self, topic: str) -> int:
         name = self._sender.packer.template(topic).topic
-        route = await self._patiently(lambda: self._sender.route(name, self._sink.patience_s))
+        route = await self._retry(lambda: self._sender.route(name, self._sink.patience_s))
         return len(route.publish)
 
     async def _deliver(self, frame: Frame, queue: int | None) -> None:
         prepared = prepared_of(self._sender.packer, frame)
         pick = None if queue is None else by_position(queue)
-        result = await self._patiently(lambda: self._sender.deliver(prepared, self._sink.patience_s, pick))
+        result = await self._retry(lambda: self._sender.deliver(prepared, self._sink.patience_s, pick))
         if result.status is not SendStatus.SEND_OK:
             raise StoredUnsafely(
                 f"broker {result.queue.broker} answered {result.status.name} for topic {frame.topic}"
             )
 
-    async def _patiently(self, ask: Any) -> Any:
-        return await patiently(ask, self._sink.patience_s, self._admin.clock)
+    async def _retry(self, ask: Any) -> Any:
+        return await retry_while_unavailable(ask, self._sink.patience_s, self._admin.clock)
 
 
 def prepared_of(packer: MessagePacker, frame: Frame) -> PreparedSend:

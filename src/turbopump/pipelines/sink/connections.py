@@ -59,7 +59,7 @@ class ConnectionCache(Generic[C]):
                 background.run(one.close(), CLOSE_TIMEOUT_S)
 
 
-async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
+async def retry_while_unavailable(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
     """Repeats a call while servers are not available, for at most `patience_s`.
 
     Only for calls that may be repeated.

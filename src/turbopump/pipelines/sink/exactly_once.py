@@ -26,7 +26,12 @@ from turbopump.client.produce.ledger import (
     Written,
 )
 from turbopump.pipelines.options import SECOND_BATCH
-from turbopump.pipelines.sink.connections import MAX_CACHED, TOPIC_PATIENCE_S, ConnectionCache, patiently
+from turbopump.pipelines.sink.connections import (
+    MAX_CACHED,
+    TOPIC_PATIENCE_S,
+    ConnectionCache,
+    retry_while_unavailable,
+)
 from turbopump.pipelines.sink.frames import Place, half_frames
 from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
 from turbopump.pipelines.sink.rows import MessageRows, refused_row
@@ -89,7 +94,9 @@ def _open(sink: SinkOptions, run: QueryRun) -> Ledger:
     if run.home:
         return ledger
     try:
-        background.run(patiently(lambda: ledger.open(run.run), sink.patience_s, ledger.admin.clock))
+        background.run(
+            retry_while_unavailable(lambda: ledger.open(run.run), sink.patience_s, ledger.admin.clock)
+        )
     except LedgerNotSupported as error:
         raise not_here(error) from None
     return ledger
@@ -164,7 +171,9 @@ class _HalfSender:
             admin = self._ledger.admin
             name = wrap(admin.settings.namespace, topic)
             try:
-                route = await patiently(lambda: admin.routes.refresh(name), TOPIC_PATIENCE_S, admin.clock)
+                route = await retry_while_unavailable(
+                    lambda: admin.routes.refresh(name), TOPIC_PATIENCE_S, admin.clock
+                )
             except TopicNotFound:
                 route = None
             if route is None or not route.publish:
@@ -193,7 +202,9 @@ def check_brokers(sink: SinkOptions) -> None:
     """Raises CannotBeExact before any task begins if brokers keep no ledger. Asked once per process."""
     with closing(_ledger(sink, QueryRun("check", "check"))) as ledger:
         try:
-            background.run(patiently(ledger.check_supported, sink.patience_s, ledger.admin.clock))
+            background.run(
+                retry_while_unavailable(ledger.check_supported, sink.patience_s, ledger.admin.clock)
+            )
         except LedgerNotSupported as error:
             raise not_here(error) from None
 
@@ -224,7 +235,9 @@ def commit(sink: SinkOptions, batch: int, attempts: Sequence[Attempt]) -> None:
 
 
 def decide(sink: SinkOptions, ledger: Ledger, batch: int, written: Sequence[Written]) -> None:
-    background.run(patiently(lambda: ledger.decide(batch, written), sink.patience_s, ledger.admin.clock))
+    background.run(
+        retry_while_unavailable(lambda: ledger.decide(batch, written), sink.patience_s, ledger.admin.clock)
+    )
 
 
 def end(ledger: Ledger, batch: int) -> None:

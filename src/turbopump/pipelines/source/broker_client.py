@@ -290,8 +290,8 @@ class BrokerClient:
         if address is None or (group, address) in self._greeted:
             return
         member = client_id("127.0.0.1", f"spark-{group}")
-        told = bodies.HeartbeatData(clientID=member, consumerDataSet=[_consumer(group, topics)])
-        hello = request(RequestCode.HEART_BEAT, body=told.encode())
+        heartbeat = bodies.HeartbeatData(clientID=member, consumerDataSet=[_consumer(group, topics)])
+        hello = request(RequestCode.HEART_BEAT, body=heartbeat.encode())
         goodbye = UnregisterClientRequest(clientID=member, consumerGroup=group)
         calls, wait_s = self._admin.client, self._admin.asking.timeout_s
         successful(await calls.call(address, hello, wait_s))

@@ -193,7 +193,7 @@ def count_between(start: Positions, end: Positions) -> int:
     return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
 
 
-def is_worth_it(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> bool:
+def is_due(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> bool:
     """Tells whether a micro-batch begins: enough messages wait, or it was delayed long enough."""
     return waiting >= minimum or (waiting > 0 and waited_s >= max_delay_s)
 
@@ -236,24 +236,24 @@ def losses(
     unwanted: Iterable[MessageQueue] = (),
 ) -> list[str]:
     """Returns a sentence for each queue of which a query that continues from `start` misses something."""
-    told = []
+    problems = []
     standing, dropped = set(away), set(unwanted)
     for queue, offset in sorted(start.items()):
         one = ends.get(queue)
         if queue in dropped:
-            told.append(f"{named(queue)} was read until {offset}, and is no longer part of the query")
+            problems.append(f"{named(queue)} was read until {offset}, and is no longer part of the query")
         elif one is None:
             if queue not in standing:
-                told.append(f"{named(queue)} is gone: the topic was deleted there")
+                problems.append(f"{named(queue)} is gone: the topic was deleted there")
         elif offset < one.low:
             gone = f"messages {offset} to {one.low - 1} of {named(queue)} are gone"
-            told.append(f"{gone}: the broker keeps from {one.low} on (fileReservedTime, or a full disk)")
+            problems.append(f"{gone}: the broker keeps from {one.low} on (fileReservedTime, or a full disk)")
         elif offset > one.high:
-            told.append(
+            problems.append(
                 f"{named(queue)} ends at {one.high}, but this query had read up to {offset}: the topic was "
                 "recreated, or its broker lost the last messages"
             )
-    return told
+    return problems
 
 
 def beyond(start: Positions, ends: Mapping[MessageQueue, Ends]) -> list[MessageQueue]:
@@ -285,18 +285,18 @@ def check_order(start: Positions, end: Positions) -> None:
 
 def missing_brokers(why: Mapping[str, str], reads: object) -> MissingBrokers:
     """Makes the error for brokers that are needed and not available, with the reason for each."""
-    told = "; ".join(f"broker {name} {reason}" for name, reason in sorted(why.items()))
+    problems = "; ".join(f"broker {name} {reason}" for name, reason in sorted(why.items()))
     return MissingBrokers(
-        f"a part of {reads} is missing: {told}. Start it, or set allowMissingBrokers to true to read "
+        f"a part of {reads} is missing: {problems}. Start it, or set allowMissingBrokers to true to read "
         "without it. If it will not come back, remove it with mqadmin deleteKvConfig -s "
         "TURBOPUMP_KNOWN_BROKERS -k <its name>"
     )
 
 
-def lost(told: Iterable[str]) -> DataLost:
+def lost(problems: Iterable[str]) -> DataLost:
     """Makes the error for lost messages, with the way out."""
     return DataLost(
-        "; ".join(told)
+        "; ".join(problems)
         + ". To continue with what is there, set failOnDataLoss to false; to begin again, use a new "
         "checkpointLocation"
     )

@@ -25,7 +25,7 @@ from turbopump.pipelines.source.offsets import (
     cut_short,
     document_of,
     earliest,
-    is_worth_it,
+    is_due,
     latest,
     limited,
     listed,
@@ -137,8 +137,8 @@ def batch_ranges(query: SourceQuery, cluster: ClusterView) -> list[Range]:
     ends = snapshot.ends
     start = _there(place(query.start, snapshot, cluster), ends)
     end = _there(place(query.end, snapshot, cluster), ends)
-    told = losses(start, ends) if query.start.offsets != "earliest" else []
-    _judge(told + cut_short(end, ends), query)
+    problems = losses(start, ends) if query.start.offsets != "earliest" else []
+    _report_losses(problems + cut_short(end, ends), query)
     if _is_by_offset(query.start) and _is_by_offset(query.end):
         check_order(start, end)
     within = {queue: min(max(offset, ends[queue].low), ends[queue].high) for queue, offset in start.items()}
@@ -214,7 +214,7 @@ class StreamPlan:
     _proved: bool = field(default=False, init=False)
     """Whether all queues were compared with the checkpoint once."""
     _away: frozenset[str] = field(default=frozenset(), init=False)
-    _told: set[str] = field(default_factory=set, init=False)
+    _warned: set[str] = field(default_factory=set, init=False)
     """Warnings that were logged."""
 
     def initial(self) -> Document:
@@ -283,7 +283,7 @@ class StreamPlan:
             raise BadOffsets(
                 "endingTimestamp needs a stream that ends: trigger(availableNow=True), or a batch"
             )
-        elif not self._is_worth_it(start, end, is_moved=bool(moved)):
+        elif not self._is_due(start, end, is_moved=bool(moved)):
             return start_document
         end = limited(start, end, max_messages) if max_messages is not None else end
         self._planned = self._document(start_document, before, end, snapshot, moved)
@@ -341,8 +341,8 @@ class StreamPlan:
         start = before.positions
         replaced = proofs.replaced(before, found)
         clusters = proofs.moved_clusters(before, snapshot.clusters, found)
-        told = losses(start, snapshot.ends, away, unwanted)
-        self._judge([*told, *proofs.replacements(before, replaced, clusters)])
+        problems = losses(start, snapshot.ends, away, unwanted)
+        self._report_losses([*problems, *proofs.replacements(before, replaced, clusters)])
         elsewhere = {queue for queue in start if queue.broker in clusters and queue in snapshot.ends}
         others = {*replaced, *elsewhere, *beyond(start, snapshot.ends)} - {*away, *unwanted}
         marks = {queue: None if queue in elsewhere else before.marks.get(queue) for queue in others}
@@ -431,7 +431,7 @@ class StreamPlan:
             if queue in start or queue in goal
         }
 
-    def _is_worth_it(self, start: Positions, end: Positions, is_moved: bool) -> bool:
+    def _is_due(self, start: Positions, end: Positions, is_moved: bool) -> bool:
         now = self.now()
         if self._began is None:
             self._began = now
@@ -442,7 +442,7 @@ class StreamPlan:
         if (
             minimum is not None
             and not is_new
-            and not is_worth_it(waiting, minimum, waited_s, self.query.max_delay_s)
+            and not is_due(waiting, minimum, waited_s, self.query.max_delay_s)
         ):
             return False
         self._began = now
@@ -481,12 +481,12 @@ class StreamPlan:
             asked = proofs.provable(one, snapshot.ends)
             found = self.cluster.marks(asked) if asked else {}
             moved = proofs.moved_clusters(one, snapshot.clusters, found)
-            self._judge(proofs.replacements(one, proofs.replaced(one, found), moved))
+            self._report_losses(proofs.replacements(one, proofs.replaced(one, found), moved))
 
-    def _judge(self, told: list[str]) -> None:
+    def _report_losses(self, problems: list[str]) -> None:
         """Raises DataLost, or logs each warning once: the cause may stay for many triggers."""
-        _judge([one for one in told if one not in self._told], self.query)
-        self._told.update(told)
+        _report_losses([one for one in problems if one not in self._warned], self.query)
+        self._warned.update(problems)
 
 
 def _before(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
@@ -503,8 +503,8 @@ def _clusters(positions: Positions, snapshot: ClusterSnapshot) -> dict[str, str]
     return {name: cluster for name, cluster in snapshot.clusters.items() if name in names}
 
 
-def _judge(told: list[str], query: SourceQuery) -> None:
-    if told and query.fails_on_loss:
-        raise lost(told)
-    for sentence in told:
+def _report_losses(problems: list[str], query: SourceQuery) -> None:
+    if problems and query.fails_on_loss:
+        raise lost(problems)
+    for sentence in problems:
         log.warning("%s; continuing, as failOnDataLoss is false", sentence)

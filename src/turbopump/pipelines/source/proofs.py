@@ -109,12 +109,12 @@ def replacements(
     before: ProvenOffsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]
 ) -> list[str]:
     """Returns a sentence for each queue that was replaced, and each broker of another cluster."""
-    told = [
+    problems = [
         f"{named(queue)} is not the one that was read up to {before.positions[queue]}: the record before "
         "that offset is another one now, so the topic was recreated, or this is another cluster"
         for queue in queues
     ]
-    return told + [
+    return problems + [
         f"broker {broker} belonged to cluster {before.clusters[broker]} and belongs to cluster {cluster} now"
         for broker, cluster in moved.items()
     ]

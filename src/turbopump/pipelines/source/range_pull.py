@@ -182,7 +182,7 @@ class RangePull:
         return start, end, _empty(answer)
 
     async def _pull(self, at: int, end: int, deadline: float) -> PulledBytes:
-        queue, told = self.wanted.queue, False
+        queue, is_logged = self.wanted.queue, False
         while True:
             try:
                 return await self.pulls.pull_bytes(
@@ -200,19 +200,19 @@ class RangePull:
                 if self.now() >= deadline:
                     why = f"{named(queue)} could not be read for {self.patience_s} s (pullTimeoutMs)"
                     raise TimeoutError(f"{why}: {error}") from error
-                if not told:
+                if not is_logged:
                     log.warning(
                         "Cannot pull from %s; retrying for %s s: %s", named(queue), self.patience_s, error
                     )
-                told = True
+                is_logged = True
                 self.doubt(queue.topic)
                 await self.sleep(RETRY_PAUSE_S)
 
     def _lose(self, start: int, end: int, why: str = "the broker does not keep them any more") -> None:
-        told = f"messages {start} to {end - 1} of {named(self.wanted.queue)} are gone: {why}"
+        problem = f"messages {start} to {end - 1} of {named(self.wanted.queue)} are gone: {why}"
         if self.fails_on_loss:
-            raise lost([told])
-        log.warning("%s; continuing after them, as failOnDataLoss is false", told)
+            raise lost([problem])
+        log.warning("%s; continuing after them, as failOnDataLoss is false", problem)
 
 
 def _passes(answer: PulledBytes, at: int) -> bool:

@@ -42,7 +42,7 @@ def _reading(brokers: BrokerClient, wanted: Range, query: SourceQuery) -> RangeP
 
 
 def _lose(wanted: Range, query: SourceQuery, start: int, end: int) -> None:
-    told = f"messages {start} to {end - 1} of {named(wanted.queue)} are missing between others"
+    problem = f"messages {start} to {end - 1} of {named(wanted.queue)} are missing between others"
     if query.fails_on_loss:
-        raise lost([told])
-    log.warning("%s; continuing without them, as failOnDataLoss is false", told)
+        raise lost([problem])
+    log.warning("%s; continuing without them, as failOnDataLoss is false", problem)

@@ -92,7 +92,7 @@ def test_what_is_missing_is_an_error_unless_it_may_be(root):
     whole = rows(root, "B", scan="queue")
     second = sorted({row["commitLogOffset"] for row in rows(root, "B", columns=["commitLogOffset"])})[1]
     changed(log_files(root)[0], second + 4, b"\0\0\0\0")
-    with pytest.raises(RecordsLost, match="B/0: messages behind offset 0"):
+    with pytest.raises(RecordsLost, match="B/0: messages after offset 0"):
         rows(root, "B", scan="queue")
     rest = rows(root, "B", scan="queue", fail_on_data_loss=False)
     assert rest == [row for row in whole if row in rest]
@@ -170,6 +170,6 @@ def test_an_entry_that_points_into_a_record_makes_no_plan_without_end(root):
         for scan in ("queue", "log"):
             query = StoreQuery(("B",), scan=scan, rows_per_partition=1)
             assert len(partitions_of(StoreFiles(str(root)), query)) <= len(whole), (at, scan)
-        with pytest.raises(RecordsLost, match="B/0: messages behind offset 0"):
+        with pytest.raises(RecordsLost, match="B/0: messages after offset 0"):
             rows(root, "B", scan="queue")
         assert rows(root, "B", scan="queue", fail_on_data_loss=False) == whole[1:]

@@ -11,10 +11,10 @@ from turbopump.pipelines.log.plan import (
     QueuePositions,
     QueueRange,
     StoreQuery,
+    divided,
     log_ranges,
     narrowed,
-    shared_out,
-    wished_cuts,
+    preferred_cuts,
 )
 from turbopump.pipelines.options import BadOption, FormatOptions
 from turbopump.store.walk import LogPart
@@ -76,7 +76,7 @@ def test_times_narrow_too():
 def test_long_ranges_are_cut_and_short_ones_share_a_partition():
     long = QueueRange(T0, 5, 5 + 2 * FEW_ROWS + 1)
     short = [QueueRange(QueueName("T", number), 0, FEW_ROWS // 2 - 1) for number in range(1, 6)]
-    found = shared_out([*short[:2], long, *short[2:]], FEW_ROWS)
+    found = divided([*short[:2], long, *short[2:]], FEW_ROWS)
     assert [len(partition) for partition in found] == [1, 1, 1, 2, 2, 1]
     everything = [piece for partition in found for piece in partition]
     assert sum(map(len, everything)) == len(long) + sum(map(len, short))
@@ -84,11 +84,11 @@ def test_long_ranges_are_cut_and_short_ones_share_a_partition():
 
 
 def test_empty_ranges_need_no_partition():
-    assert shared_out([QueueRange(T0, 3, 3)], 10) == []
+    assert divided([QueueRange(T0, 3, 3)], 10) == []
 
 
 def test_partitions_may_be_smaller_than_what_is_thought_few():
-    found = shared_out([QueueRange(T0, 0, 10)], 3)
+    found = divided([QueueRange(T0, 0, 10)], 3)
     assert [len(piece) for (piece,) in found] == [2, 3, 2, 3]
 
 
@@ -96,8 +96,8 @@ def test_the_log_is_cut_where_records_begin():
     part = LogPart(1000, 1000, "")
     assert log_ranges(part, 1900, [1500, 990, 1950]) == [(LogRange(1000, 1500),), (LogRange(1500, 1900),)]
     assert log_ranges(part, 5000, []) == [(LogRange(1000, 2000),)]
-    assert wished_cuts(0, 1000, 1.0, 400) == [333, 666]
-    assert wished_cuts(0, 1000, 0.0, 400) == []
+    assert preferred_cuts(0, 1000, 1.0, 400) == [333, 666]
+    assert preferred_cuts(0, 1000, 0.0, 400) == []
 
 
 # options
