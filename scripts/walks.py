@@ -3,7 +3,7 @@
     python scripts/walks.py                                      # this checkout
     python scripts/walks.py --src /path/to/checkout/src          # another one
     python scripts/walks.py --json > after.json
-    python scripts/walks.py --compare before.json after.json     # two results side by side, as Markdown
+    python scripts/walks.py --compare before.json after.json     # two results, as docs/results/walks.md
 
 A walk is traced, not estimated. A server (or a client) of the tree runs in a process of its own. A scenario
 is put to it ten times after one round that warms it up, and the lines that its event loop executes in each of
@@ -44,6 +44,13 @@ FIGURES = {
     "functions": "functions",
     "lines_on_path": "lines on path",
 }
+
+NOTE = """\
+What a reader meets between a request and its answer, traced in running servers and clients, and the sizes of what is
+there. `before → after` where two figures are given; the lists below the tables are of the last tree. The docstrings of
+`scripts/walks.py` and `scripts/tree/counts.py` define every figure. A file counts as soon as one of its lines is
+executed; "files to read" have 10 lines or more on the path.\
+"""
 
 Result = dict[str, Any]
 
@@ -87,12 +94,20 @@ def part(module: str, src: Path, pure: bool) -> dict[str, Any]:
 
 def page(results: list[Result]) -> str:
     """One result, or two side by side, as Markdown."""
-    parts = [table(walks_head(results), walk_rows(results)), counts_table(results), names(results)]
-    return "\n\n".join([*parts, *stops(results[-1])]) + "\n"
-
-
-def walks_head(results: list[Result]) -> list[str]:
-    return ["walk", *FIGURES.values(), "target files"]
+    walks = table(["walk", *FIGURES.values(), "target files"], walk_rows(results))
+    tables = [walks, counts_table(results), names(results)]
+    return (
+        "\n\n".join(
+            [
+                "# Walks through the source",
+                NOTE,
+                *tables,
+                "## Files in the order of the walk",
+                *stops(results[-1]),
+            ]
+        )
+        + "\n"
+    )
 
 
 def walk_rows(results: list[Result]) -> list[list[str]]:
@@ -159,7 +174,7 @@ def stops(result: Result) -> list[str]:
     """The files of each walk in the order of the first visit, with their lines on the path."""
     found = []
     for name, walk in result["walks"].items():
-        files = ", ".join(f"`{file}` {lines}" for file, lines in walk["by_file"].items())
+        files = ", ".join(f"{file} {lines}" for file, lines in walk["by_file"].items())
         compiled = f" In C: {', '.join(walk['compiled_calls'])}." if walk["compiled_calls"] else ""
         found.append(f"**{name}**: {files}.{compiled}")
     return found
