@@ -46,10 +46,10 @@ FIGURES = {
 }
 
 NOTE = """\
-What a reader meets between a request and its answer, traced in running servers and clients, and the sizes of what is
-there. `before → after` where two figures are given; the lists below the tables are of the last tree. The docstrings of
-`scripts/walks.py` and `scripts/tree/counts.py` define every figure. A file counts as soon as one of its lines is
-executed; "files to read" have 10 lines or more on the path.\
+What a reader meets between a request and its answer, traced in running servers and clients, and the sizes
+of what is there. `before → after` where two figures are given; the lists below the tables are of the last
+tree. The docstrings of `scripts/walks.py` and `scripts/tree/counts.py` define every figure. A file counts
+as soon as one of its lines is executed; "files to read" have 10 lines or more on the path.\
 """
 
 Result = dict[str, Any]
