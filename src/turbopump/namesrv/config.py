@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from turbopump.protocol.addresses import MAX_PORT
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 
 PROTECTED = ("configBlackList", "configStorePath", "kvConfigPath")
@@ -133,7 +134,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_PORT = _integer(0, 65_535)
+_PORT = _integer(0, MAX_PORT)
 _MAX_INT = 2**31 - 1
 
 SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
@@ -153,7 +154,7 @@ SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
     "scanNotActiveBrokerInterval": ("scan_interval_ms", _integer(1, _MAX_INT)),
     "serverChannelMaxIdleTimeSeconds": ("idle_s", _integer(1, _MAX_INT)),
     "configBlackList": ("config_black_list", _plain),
-    "httpPort": ("http_port", _integer(-1, 65_535)),
+    "httpPort": ("http_port", _integer(-1, MAX_PORT)),
     "namesrvAddr": ("name_servers", _plain),
 }
 """Property name to field and reader. `httpPort` and `namesrvAddr` are Turbopump's, the others Apache's."""
