@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.integration.transactions.databases import Database, run, sqlite
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 from tests.unit.client.listening import FIRST
 from tests.unit.client.producing import producing, stored
 
@@ -49,14 +49,14 @@ def _bill(message: MessageExt, connection: Any) -> None:
     run(connection, "INSERT INTO bills VALUES (:what)", what=message.text)
 
 
-def consumer(town: Town, handler: Callable[[MessageExt], None], ip: str = "10.0.0.1") -> Consumer:
+def consumer(town: MemoryCluster, handler: Callable[[MessageExt], None], ip: str = "10.0.0.1") -> Consumer:
     world = World(town.network.at(ip), town.clock, Chance(ip))
     made = Consumer("billing", name_servers=NAMESRV, world=world, consume_from_where=FIRST, client_ip=ip)
     made.subscribe("orders", handler)
     return made
 
 
-async def until(town: Town, is_true: Callable[[], bool]) -> None:
+async def until(town: MemoryCluster, is_true: Callable[[], bool]) -> None:
     """Virtual time goes on in small steps, and threads get a little real time in each."""
     for _ in range(3000):
         if is_true():

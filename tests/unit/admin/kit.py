@@ -4,7 +4,7 @@
         printed = await town.mqadmin("topicList")
 
 A `Printed` shows what a user would see. `golden(name, printed…)` compares a terminal's transcript with the
-file of that name; after a change that is meant, `TURBOPUMP_RECORD=1 pytest tests/unit/admin` writes it anew.
+file of that name; after an intended change, `TURBOPUMP_RECORD=1 pytest tests/unit/admin` records it again.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ NAMESRV = "127.0.0.1:9876"
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d,\d{3}")
 GOLDEN = Path(__file__).parent / "golden"
 Played = Callable[[Request[None]], Answer]
-REGISTERED_S = 1.0  # after a change of topics, name servers know it by then
+REGISTERED_S = 1.0  # time until a change of topics is registered with name servers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Printed:
 
 
 @dataclass
-class Town:
+class MemoryCluster:
     network: MemoryNetwork
     clock: VirtualClock
     disk: SimulatedDisk
@@ -86,7 +86,7 @@ class Town:
         return Printed(words, status, "".join(out), "\n".join(err))
 
     async def play(self, port: int, answers: Mapping[int, Played]) -> str:
-        """A server that is made of answers: how Apache's would speak, or one that says no. Its address."""
+        """Starts a server with fixed answers, as Apache's or refusing ones; returns its address."""
         routes = {code: Route(None, answer) for code, answer in answers.items()}
         server = Server(Router(routes), self.network, self.clock, Limits())
         await server.start("127.0.0.1", port)
@@ -106,8 +106,8 @@ class Town:
 
 
 @contextlib.asynccontextmanager
-async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncIterator[Town]:
-    """Brokers broker-a at 10911, broker-b at 10921 … of cluster DefaultCluster, and a name server at 9876."""
+async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncIterator[MemoryCluster]:
+    """Starts brokers broker-a at 10911, broker-b at 10921 … of DefaultCluster, and a name server at 9876."""
     clock, network, chance = VirtualClock(), MemoryNetwork(), Chance(1)
     name_server = NameServer(
         NamesrvConfig(bind_address="127.0.0.1"), network, clock, SimulatedDisk(chance, clock)
@@ -116,7 +116,7 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
     admin = Admin(NAMESRV, world=client.World(network, clock, chance))
     ids = UniqueIds("127.0.0.1", 1, clock.now_ms)
     producer = Sender(admin.client, admin.routes, clock, ids, RoundRobin(chance), "senders")
-    town = Town(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)
+    town = MemoryCluster(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)
     try:
         for number in range(brokers):
             town.brokers.append(await _start_broker(number, config, network, clock))
@@ -153,7 +153,7 @@ def golden(name: str, *printed: Printed) -> None:
 
 
 def transcript(*printed: Printed) -> str:
-    """What a terminal would show."""
+    """Returns what a terminal would show."""
     shown = []
     for each in printed:
         shown.append(f"$ mqadmin {' '.join(each.words)}\n{each.out}")

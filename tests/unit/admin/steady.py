@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.admin.kit import Printed, Town
+from tests.unit.admin.kit import MemoryCluster, Printed
 
 from turbopump.client.message import Message, MessageQueue, SendResult
 
@@ -32,6 +32,6 @@ def _clean(text: str) -> str:
     return text
 
 
-async def sent(town: Town, queue_id: int, body: bytes = b"hello", **message: Any) -> SendResult:
+async def sent(town: MemoryCluster, queue_id: int, body: bytes = b"hello", **message: Any) -> SendResult:
     queue = MessageQueue("orders", "broker-a", queue_id)
     return await town.producer.send_to(queue, Message("orders", body, **message))

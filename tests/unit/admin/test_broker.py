@@ -1,4 +1,4 @@
-"""Commands of single brokers."""
+"""Commands for brokers."""
 
 import pytest
 from tests.kit import virtual

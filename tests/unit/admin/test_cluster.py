@@ -1,9 +1,9 @@
-"""Commands of whole clusters."""
+"""Commands for whole clusters."""
 
 import asyncio
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster, golden
+from tests.unit.admin.kit import MemoryCluster, cluster, golden
 
 from turbopump.protocol.bodies import BrokerData, ClusterInfo, KVTable
 from turbopump.protocol.codes import RequestCode
@@ -29,8 +29,8 @@ OLD_BROKER = {
 }
 
 
-async def old_cluster(town: Town) -> str:
-    """A name server that knows a broker of Apache 4.9, and a slave of it that does not answer."""
+async def old_cluster(town: MemoryCluster) -> str:
+    """Starts a name server with a broker of Apache 4.9, and a slave that does not answer."""
     broker = await town.play(
         20911,
         {RequestCode.GET_BROKER_RUNTIME_INFO: lambda request: Answer(body=KVTable(OLD_BROKER).encode())},

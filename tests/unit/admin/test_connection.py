@@ -1,9 +1,9 @@
-"""Who is connected."""
+"""Commands for connections."""
 
 import re
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Printed, Town, cluster, golden
+from tests.unit.admin.kit import MemoryCluster, Printed, cluster, golden
 
 from turbopump.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from turbopump.protocol.codes import RequestCode
@@ -12,7 +12,7 @@ from turbopump.protocol.command import Command
 BROKER_A = "127.0.0.1:10911"
 
 
-async def heartbeat(town: Town) -> None:
+async def heartbeat(town: MemoryCluster) -> None:
     beat = HeartbeatData(
         clientID="10.0.0.1@1",
         producerDataSet=[ProducerData(groupName="makers")],

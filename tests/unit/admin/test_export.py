@@ -1,15 +1,15 @@
-"""What a cluster has, in files."""
+"""Exports of a cluster to files."""
 
 import json
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 
 BROKER_A = "127.0.0.1:10911"
 BOTH = ("-c", "DefaultCluster", "-f", "/export")
 
 
-async def filled(town: Town) -> None:
+async def filled(town: MemoryCluster) -> None:
     await town.create_topic("orders", queues=2)
     await town.create_topic("orders", queues=3, broker=1)
     made = await town.mqadmin("updateSubGroup", "-c", "DefaultCluster", "-g", "readers")

@@ -1,4 +1,4 @@
-"""The frame: names of commands, help, statuses, where the name servers come from."""
+"""Command names, help, exit statuses, and the sources of name servers."""
 
 import pytest
 from tests.kit import virtual

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster, golden
+from tests.unit.admin.kit import MemoryCluster, cluster, golden
 from tests.unit.admin.steady import sent, steady
 from tests.unit.client.listening import Reader, consumer
 
@@ -92,7 +92,7 @@ def test_what_became_of_a_message_is_told_for_each_group() -> None:
                 assert slow["readers"] == "NOT_CONSUME_YET"
                 assert slow["other"] == "NOT_ONLINE"
 
-    async def tracks(town: Town, result: SendResult) -> dict[str, str]:
+    async def tracks(town: MemoryCluster, result: SendResult) -> dict[str, str]:
         asked = await town.mqadmin("queryMsgByUniqueKey", "-t", "orders", "-i", result.message_id, "--json")
         return {track["consumerGroup"]: track["trackType"] for track in asked.json["messages"][0]["tracks"]}
 

@@ -1,4 +1,4 @@
-"""Options are spelled as Apache's: commons-cli reads them so."""
+"""The syntax of options, as commons-cli of Apache's mqadmin reads them."""
 
 import pytest
 from tests.kit import virtual

@@ -1,4 +1,4 @@
-"""Commands that send to see how it goes."""
+"""Commands that measure sends."""
 
 import re
 

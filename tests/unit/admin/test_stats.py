@@ -1,7 +1,7 @@
-"""What goes into topics and out of them."""
+"""Incoming and outgoing rates of topics."""
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster, golden
+from tests.unit.admin.kit import MemoryCluster, cluster, golden
 
 from turbopump.protocol.bodies import (
     BrokerData,
@@ -21,7 +21,7 @@ from turbopump.remoting.router import Answer, Request
 BROKER = "127.0.0.1:20911"
 
 
-async def counted(town: Town) -> str:
+async def counted(town: MemoryCluster) -> str:
     """Two topics, one with a group that reads it, and a third that goes just then."""
 
     def route(request: Request[None]) -> Answer:

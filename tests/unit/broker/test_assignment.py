@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 
 from turbopump.broker.groups.assignment import STRATEGIES, averagely, by_circle, readable_queues
 from turbopump.client.group import strategies
@@ -21,7 +21,7 @@ from turbopump.testing.loop import run_virtual
 GROUP = "readers"
 
 
-async def beat(town: Town, broker: int, client_id: str, client: Client | None = None) -> None:
+async def beat(town: MemoryCluster, broker: int, client_id: str, client: Client | None = None) -> None:
     data = bodies.ConsumerData(
         groupName=GROUP, subscriptionDataSet=[bodies.SubscriptionData(topic="orders", subString="*")]
     )
@@ -31,11 +31,11 @@ async def beat(town: Town, broker: int, client_id: str, client: Client | None = 
     assert answer.code == 0
 
 
-async def call(town: Town, broker: int, code: RequestCode, body: bytes) -> Command:
+async def call(town: MemoryCluster, broker: int, code: RequestCode, body: bytes) -> Command:
     return await town.admin.client.call(town.brokers[broker].address, request(code, body=body), 3.0)
 
 
-async def assigned(town: Town, client_id: str, broker: int = 0, **fields: str) -> list[str] | None:
+async def assigned(town: MemoryCluster, client_id: str, broker: int = 0, **fields: str) -> list[str] | None:
     asked = {"clientId": client_id, "consumerGroup": GROUP, "topic": "orders"} | fields
     body = bodies.QueryAssignmentRequestBody(**asked).encode()
     answer = await call(town, broker, RequestCode.QUERY_ASSIGNMENT, body)

@@ -1,4 +1,4 @@
-"""Completion, in the shells themselves where they are installed; bash is everywhere."""
+"""Completion scripts, run in the installed shells; bash is always there."""
 
 import shutil
 import subprocess

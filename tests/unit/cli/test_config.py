@@ -1,4 +1,4 @@
-"""`turbopump config check`: all that is wrong with a file at once."""
+"""`turbopump config check`: lists all problems of a file."""
 
 import json
 from collections.abc import Callable

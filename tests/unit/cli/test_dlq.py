@@ -1,4 +1,4 @@
-"""`turbopump dlq` against a broker in memory: who died, sent again once, kept in a file."""
+"""`turbopump dlq` against a broker in memory: lists, resends once, exports."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.admin.steady import sent
 from tests.unit.client.listening import Reader, consumer
 
@@ -19,7 +19,7 @@ from turbopump.client.admin.dead_letters import MADE_FROM, DeadLetters
 Capture = pytest.CaptureFixture[str]
 
 
-async def run(town: Town, *words: str) -> int:
+async def run(town: MemoryCluster, *words: str) -> int:
     parser = argparse.ArgumentParser()
     dlq.add_arguments(parser)
     options = parser.parse_args(words)
@@ -27,8 +27,8 @@ async def run(town: Town, *words: str) -> int:
     return await dlq.ACTIONS[options.action][1](dlq.DeadLetterCommand(options, town.admin, letters))
 
 
-async def died(town: Town, *texts: bytes, **message: Any) -> None:
-    """Messages that group `readers` gave up at once."""
+async def died(town: MemoryCluster, *texts: bytes, **message: Any) -> None:
+    """Makes dead letters of group `readers`."""
     for text in texts:
         await sent(town, 0, text, **message)
     async with consumer(town, Reader(lambda body: True), max_reconsume_times=0):

@@ -1,4 +1,4 @@
-"""What `turbopump doctor` makes of what it found; that it finds it is shown in tests/integration/cli."""
+"""Diagnoses of `turbopump doctor`; its queries are tested in tests/integration/cli."""
 
 import pytest
 

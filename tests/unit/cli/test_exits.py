@@ -14,7 +14,7 @@ from turbopump.cli.failures import CommandFailure
 
 @contextlib.contextmanager
 def unread() -> Iterator[None]:
-    """Stdout is a pipe whose reader has gone."""
+    """Makes stdout a pipe whose reader has closed it."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as pipe, contextlib.redirect_stdout(pipe):
@@ -107,7 +107,7 @@ def test_a_failure_without_a_stderr_is_not_told_on_stdout(
 
 
 def is_ended() -> bool:
-    """Whether that nobody reads is noticed while there is something else to do."""
+    """Tells whether a closed stdout is noticed while something else runs."""
 
     async def run() -> bool:
         gone = asyncio.Event()

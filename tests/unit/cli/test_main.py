@@ -95,7 +95,7 @@ def test_a_mistake_is_named_with_what_was_meant_and_the_right_help(
 
 
 def parsers_of(name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Of a command and of its actions; those of jobs come from a table of their own."""
+    """Returns the parsers of a command and of its actions; those of jobs are in another table."""
     parser = parser_of(name, f"turbopump {name}")
     yield name, parser
     for action in parser._actions:
@@ -182,8 +182,8 @@ def test_bad_input_is_status_two_and_one_line(
 def status_of(words: list[str]) -> int | str | None:
     try:
         return main(words)
-    except SystemExit as exit_status:  # how argparse leaves
-        return exit_status.code
+    except SystemExit as left:  # how argparse exits
+        return left.code
 
 
 def test_a_list_of_name_servers_in_the_environment_must_name_one(
@@ -220,7 +220,7 @@ def test_ctrl_c_while_a_command_is_imported_is_quiet(
 
 @pytest.mark.parametrize("program", ["main", "mq", "admin"])
 def test_a_program_begins_before_it_imports_much(program: str) -> None:
-    """Until then nobody could catch Ctrl-C."""
+    """Before that, Ctrl-C cannot be caught."""
     code = f"import sys, turbopump.cli.{program}; sys.exit('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -1,4 +1,4 @@
-"""What `turbopump pipeline` makes of its arguments, before Spark is started."""
+"""Arguments of `turbopump pipeline`, parsed before Spark is started."""
 
 import argparse
 import subprocess

@@ -1,4 +1,4 @@
-"""What `turbopump send` makes of its options; that it sends is shown in tests/integration/cli."""
+"""Options of `turbopump send`; sending is tested in tests/integration/cli."""
 
 import argparse
 from datetime import timedelta

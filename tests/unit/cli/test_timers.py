@@ -1,4 +1,4 @@
-"""`turbopump timers` against a broker in memory: what waits is listed, and what is taken back never comes."""
+"""`turbopump timers` against a broker in memory: lists timed messages; a recalled one is never delivered."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 
 from turbopump.cli import timers
 from turbopump.client.admin.timers import EXACT
@@ -25,14 +25,14 @@ def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer_wheel, "SLOTS", 200_000)
 
 
-async def run(town: Town, *words: str) -> int:
+async def run(town: MemoryCluster, *words: str) -> int:
     parser = argparse.ArgumentParser()
     timers.add_arguments(parser)
     options = parser.parse_args(words)
     return await timers.ACTIONS[options.action][1](options, town.admin)
 
 
-async def timed(town: Town, body: bytes, topic: str = "orders", **more: Any) -> SendResult:
+async def timed(town: MemoryCluster, body: bytes, topic: str = "orders", **more: Any) -> SendResult:
     return await town.producer.send(Message(topic, body, **more))
 
 

@@ -1,4 +1,4 @@
-"""`turbopump trace`: what is drawn of the records that clients told."""
+"""`turbopump trace`: the path shown from the trace records of clients."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening
 from tests.unit.client.producing import producing
@@ -93,7 +93,7 @@ def test_a_record_cannot_command_the_terminal() -> None:
 
 
 @contextlib.asynccontextmanager
-async def a_town(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Town]:
+async def a_town(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MemoryCluster]:
     offering = replace(CONFIG, topics=replace(CONFIG.topics, trace_topic=True))
     async with cluster(config=offering) as town:
 

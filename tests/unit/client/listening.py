@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.admin.kit import NAMESRV, Town
+from tests.unit.admin.kit import NAMESRV, MemoryCluster
 
 from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageExt, MessageQueue
@@ -41,11 +41,11 @@ class Reader:
         return [message.text for message in self.got]
 
 
-def world(town: Town, seed: int = 1) -> World:
+def world(town: MemoryCluster, seed: int = 1) -> World:
     return World(town.network, town.clock, Chance(seed))
 
 
-def plain(town: Town, seed: int = 1, group: str = "readers", **settings: Any) -> Consumer:
+def plain(town: MemoryCluster, seed: int = 1, group: str = "readers", **settings: Any) -> Consumer:
     """Without a handler."""
     given = {"consume_from_where": FIRST} | settings
     disk = settings.pop("disk", None) or SimulatedDisk(Chance(seed), town.clock)
@@ -54,7 +54,7 @@ def plain(town: Town, seed: int = 1, group: str = "readers", **settings: Any) ->
 
 
 def consumer(
-    town: Town, reader: Reader, seed: int = 1, topics: dict[str, str] | None = None, **settings: Any
+    town: MemoryCluster, reader: Reader, seed: int = 1, topics: dict[str, str] | None = None, **settings: Any
 ) -> Consumer:
     if workers := settings.pop("workers", None):
         settings |= {"consume_thread_min": workers, "consume_thread_max": workers}
@@ -64,6 +64,6 @@ def consumer(
     return made
 
 
-async def committed(town: Town, topic: str = "orders", queues: int = 4) -> list[int | None]:
+async def committed(town: MemoryCluster, topic: str = "orders", queues: int = 4) -> list[int | None]:
     offsets = GroupOffsets(town.admin.client, town.admin.routes, "readers")
     return [await offsets.query(MessageQueue(topic, "broker-a", number)) for number in range(queues)]

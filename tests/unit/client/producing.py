@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.unit.admin.kit import NAMESRV, Town
+from tests.unit.admin.kit import NAMESRV, MemoryCluster
 
 from turbopump.client.message import MessageExt
 from turbopump.client.produce.producer import Producer
@@ -13,18 +13,18 @@ from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 
 
-def producer(town: Town, group: str = "makers", seed: int = 7, **settings: Any) -> Producer:
+def producer(town: MemoryCluster, group: str = "makers", seed: int = 7, **settings: Any) -> Producer:
     world = World(town.network, town.clock, Chance(seed))
     return Producer(group, name_servers=NAMESRV, world=world, **settings)
 
 
 @contextlib.asynccontextmanager
-async def producing(town: Town, **settings: Any) -> AsyncIterator[Producer]:
+async def producing(town: MemoryCluster, **settings: Any) -> AsyncIterator[Producer]:
     async with producer(town, **settings) as one:
         yield one
 
 
-async def stored(town: Town, topic: str) -> list[MessageExt]:
+async def stored(town: MemoryCluster, topic: str) -> list[MessageExt]:
     """Everything in the topic, queue by queue."""
     puller = Puller(town.admin.client, town.admin.routes)
     found: list[MessageExt] = []

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.admin.kit import NAMESRV, Town
+from tests.unit.admin.kit import NAMESRV, MemoryCluster
 
 from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageExt, MessageQueue
@@ -17,13 +17,13 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 QUEUES = tuple(MessageQueue("orders", "broker-a", number) for number in range(4))
 
 
-def consumer(town: Town, *, seed: int = 1, group: str = "readers", **settings: Any) -> PullConsumer:
+def consumer(town: MemoryCluster, *, seed: int = 1, group: str = "readers", **settings: Any) -> PullConsumer:
     world = World(town.network, town.clock, Chance(seed))
     wanted: dict[str, Any] = {"topics": ["orders"], "consume_from_where": FIRST} | settings
     return PullConsumer(group, name_servers=NAMESRV, world=world, **wanted)
 
 
-async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[str]:
+async def sent(town: MemoryCluster, count: int, start: int = 0, **message: Any) -> list[str]:
     texts = [f"{number:03}" for number in range(start, start + count)]
     for text in texts:
         await town.send("orders", text.encode(), **message)
@@ -41,7 +41,7 @@ def texts_of(messages: list[MessageExt]) -> list[str]:
     return sorted(message.text for message in messages)
 
 
-async def committed(town: Town, group: str = "readers") -> list[int | None]:
+async def committed(town: MemoryCluster, group: str = "readers") -> list[int | None]:
     offsets = GroupOffsets(town.admin.client, town.admin.routes, group)
     return [await offsets.query(queue) for queue in QUEUES]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 
 from turbopump.client import discovery
 from turbopump.client.admin import Admin, NotFound
@@ -24,7 +24,7 @@ from turbopump.runtime.chance import Chance
 QUEUES = tuple(MessageQueue("orders", "broker-a", number) for number in range(4))
 
 
-def reader(town: Town, **settings: Any) -> PullConsumer:
+def reader(town: MemoryCluster, **settings: Any) -> PullConsumer:
     first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     world = World(town.network, town.clock, Chance(1))
     return PullConsumer(
@@ -32,13 +32,13 @@ def reader(town: Town, **settings: Any) -> PullConsumer:
     )
 
 
-async def filled(town: Town, count: int = 8) -> None:
+async def filled(town: MemoryCluster, count: int = 8) -> None:
     await town.create_topic("orders")
     for number in range(count):
         await town.send("orders", b"%03d" % number, tags="paid", keys=f"A-{number}")
 
 
-async def read_all(town: Town) -> None:
+async def read_all(town: MemoryCluster) -> None:
     async with reader(town) as consumer:
         while await consumer.poll(1):
             pass

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.producing import producing, stored
 
 from turbopump.client.errors import InvalidArgument, NotRunning, SendFailed
@@ -45,7 +45,7 @@ def scene(play: Any, **settings: Any) -> None:
 
 
 def test_sends_of_one_moment_are_one_request_with_a_receipt_for_each() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         receipts = await asyncio.gather(*(one.send(order(number)) for number in range(5)))
         assert requests.sizes == [5]
         found = {message.message_id: message for message in await stored(town, "orders")}
@@ -56,7 +56,7 @@ def test_sends_of_one_moment_are_one_request_with_a_receipt_for_each() -> None:
 
 
 def test_a_batch_leaves_when_its_first_message_has_waited_long_enough() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         began_s = town.clock.monotonic()
         first = one.send_async(order(1))
         await town.clock.sleep(0.03)
@@ -69,7 +69,7 @@ def test_a_batch_leaves_when_its_first_message_has_waited_long_enough() -> None:
 
 
 def test_a_batch_with_enough_bytes_leaves_at_once() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         sends = [one.send_async(order(number)) for number in range(7)]
         await asyncio.gather(*sends[:4])
         assert requests.sizes == [4]  # 9 bytes are not more than 9
@@ -78,7 +78,7 @@ def test_a_batch_with_enough_bytes_leaves_at_once() -> None:
 
 
 def test_only_messages_of_one_kind_travel_together() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         await asyncio.gather(
             one.send(order(1)),
             one.send(order(2, tags="a")),
@@ -92,7 +92,7 @@ def test_only_messages_of_one_kind_travel_together() -> None:
 
 
 def test_a_key_still_chooses_the_queue() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         receipts = await asyncio.gather(*(one.send(order(number), by="A-1") for number in range(3)))
         assert requests.sizes == [3]
         alone = await one.send(order(9), by="A-1", timeout=3)
@@ -102,7 +102,7 @@ def test_a_key_still_chooses_the_queue() -> None:
 
 
 def test_what_a_batch_cannot_hold_is_sent_alone_and_at_once() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         await one.send(order(1, delay_level=1))
         await one.send(order(2), timeout=3)
         await one.send(Message("orders", b"x" * 100))
@@ -114,7 +114,7 @@ def test_what_a_batch_cannot_hold_is_sent_alone_and_at_once() -> None:
 
 
 def test_with_too_many_bytes_waiting_a_message_is_sent_alone() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         waiting = [one.send_async(order(number)) for number in range(3)]
         await asyncio.sleep(0)
         await one.send(order(3))
@@ -127,7 +127,7 @@ def test_with_too_many_bytes_waiting_a_message_is_sent_alone() -> None:
 
 
 def test_what_is_wrong_with_a_message_is_told_to_its_sender_alone() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         good = one.send_async(order(1))
         with pytest.raises(InvalidArgument):
             one.send_async(Message("orders", b""))
@@ -140,7 +140,7 @@ def test_what_is_wrong_with_a_message_is_told_to_its_sender_alone() -> None:
 
 
 def test_a_batch_that_fails_fails_for_each_of_its_senders() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         await one.send(order(0))
         await town.brokers[0].stop()
         ends = await asyncio.gather(*(one.send(order(n)) for n in range(3)), return_exceptions=True)
@@ -152,7 +152,7 @@ def test_a_batch_that_fails_fails_for_each_of_its_senders() -> None:
 
 
 def test_a_sender_that_gave_up_sends_nothing() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         lost, kept = one.send_async(order(1)), one.send_async(order(2))
         await asyncio.sleep(0)
         lost.cancel()
@@ -163,7 +163,7 @@ def test_a_sender_that_gave_up_sends_nothing() -> None:
 
 
 def test_closing_sends_what_waits_and_takes_no_more() -> None:
-    async def play(town: Town, one: Producer, requests: Requests) -> None:
+    async def play(town: MemoryCluster, one: Producer, requests: Requests) -> None:
         waiting = one.send_async(order(1))
         await asyncio.sleep(0)
         await one.close()

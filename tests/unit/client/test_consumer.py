@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
 from turbopump.client.message import MessageQueue
@@ -21,7 +21,7 @@ from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import run_virtual
 
 
-async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[bytes]:
+async def sent(town: MemoryCluster, count: int, start: int = 0, **message: Any) -> list[bytes]:
     texts = [b"%03d" % number for number in range(start, start + count)]
     for text in texts:
         await town.send("orders", text, **message)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client import listening, pulling
 
 from turbopump.client.message import MessageExt
@@ -23,14 +23,14 @@ def not_two(message: MessageExt) -> bool:
     return message.text != "002"
 
 
-async def pushed(town: Town, filters: list[Any]) -> list[str]:
+async def pushed(town: MemoryCluster, filters: list[Any]) -> list[str]:
     reader = listening.Reader()
     async with listening.consumer(town, reader, filters=filters):
         await town.clock.sleep(3)
     return sorted(reader.texts)
 
 
-async def pulled(town: Town, filters: list[Any]) -> list[str]:
+async def pulled(town: MemoryCluster, filters: list[Any]) -> list[str]:
     async with pulling.consumer(town, filters=filters) as reader:
         return pulling.texts_of(await pulling.all_of(reader))
 

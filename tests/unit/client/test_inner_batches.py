@@ -1,7 +1,7 @@
 """Records that hold several messages: consumers and `tail` get the messages."""
 
 from tests.kit import virtual
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 from tests.unit.client.pulling import all_of, consumer
 
 from turbopump.client.message import MessageExt, MessageQueue
@@ -15,7 +15,7 @@ from turbopump.runtime.chance import Chance
 QUEUE = MessageQueue("B", "broker-a", 0)
 
 
-async def send_batch(town: Town, key: str, *texts: str) -> None:
+async def send_batch(town: MemoryCluster, key: str, *texts: str) -> None:
     """As Java's client 5.x sends it: with a key for the whole."""
     pairs = [{"UNIQ_KEY": f"{key}{text}", "TAGS": f"tag-{text}"} for text in texts]
     body = batch.join(
@@ -29,7 +29,7 @@ async def send_batch(town: Town, key: str, *texts: str) -> None:
     assert answer.code == 0, answer.remark
 
 
-async def fill(town: Town) -> None:
+async def fill(town: MemoryCluster) -> None:
     words = ("-n", NAMESRV, "-b", town.brokers[0].address, "-t", "B", "-r", "1", "-w", "1")
     made = await town.mqadmin("updateTopic", *words, "-a", "+queue.type=BatchCQ")
     assert made.status == 0, made

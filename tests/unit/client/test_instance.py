@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 from tests.unit.client import pulling
 
 from turbopump.client.errors import InvalidArgument
@@ -15,7 +15,7 @@ from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 
 
-def producer(town: Town, group: str, **settings: Any) -> Producer:
+def producer(town: MemoryCluster, group: str, **settings: Any) -> Producer:
     world = World(town.network, town.clock, Chance(1))
     return Producer(group, name_servers=NAMESRV, world=world, **settings)
 

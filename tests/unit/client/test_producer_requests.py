@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.producing import producer, producing, stored
 
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut
@@ -15,14 +15,14 @@ from turbopump.protocol import properties
 QUESTION = Message("questions", b"what time is it?")
 
 
-async def next_question(town: Town, known: int = 0) -> MessageExt:
+async def next_question(town: MemoryCluster, known: int = 0) -> MessageExt:
     while True:
         await town.clock.sleep(0.1)
         if "questions" in await topics(town) and len(found := await stored(town, "questions")) > known:
             return found[-1]
 
 
-async def topics(town: Town) -> list[str]:
+async def topics(town: MemoryCluster) -> list[str]:
     return list(await town.admin.topics.names())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, as_command, routes_to, stored
 from tests.unit.client.producing import producing
 
@@ -229,7 +229,7 @@ def test_without_fault_avoidance_it_gets_its_turn_again() -> None:
 # --- with brokers of ours ---------------------------------------------------------------------------------
 
 
-async def with_topic(town: Town) -> None:
+async def with_topic(town: MemoryCluster) -> None:
     for number in range(len(town.brokers)):
         await town.create_topic("orders", 2, broker=number)
     await town.registered()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 
 from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere
@@ -21,7 +21,7 @@ class Crash(Exception):
 class Crew:
     """Three members at a time. A message is finished when the next call begins, or at an orderly end."""
 
-    def __init__(self, town: Town, seed: int) -> None:
+    def __init__(self, town: MemoryCluster, seed: int) -> None:
         self.town = town
         self.chance = Chance(seed)
         self.finished: set[str] = set()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client import listening
 
 from turbopump.client.short_heartbeats import Fingerprint, ShortHeartbeats
@@ -94,14 +94,14 @@ def test_a_consumer_with_short_heartbeats_misses_nothing(monkeypatch: pytest.Mon
     run_virtual(scene())
 
 
-async def told_all(town: Town, *readers: listening.Reader) -> None:
+async def told_all(town: MemoryCluster, *readers: listening.Reader) -> None:
     before = sum(len(reader.got) for reader in readers)
     for number in range(8):
         await town.send("orders", str(number).encode())
     await until(town, lambda: sum(len(reader.got) for reader in readers) >= before + 8)
 
 
-async def until(town: Town, condition: Any) -> None:
+async def until(town: MemoryCluster, condition: Any) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await town.clock.sleep(0.1)

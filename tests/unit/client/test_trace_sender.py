@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening, pulling
 from tests.unit.client.producing import producing, stored
@@ -36,11 +36,11 @@ OFFERING = replace(CONFIG, topics=replace(CONFIG.topics, trace_topic=True))
 ORDER = Message("orders", b"paid", tags="paid", keys=["A-1", "A-2"])
 
 
-async def traces(town: Town, topic: str = TRACE_TOPIC) -> list[Trace]:
+async def traces(town: MemoryCluster, topic: str = TRACE_TOPIC) -> list[Trace]:
     return [record for message in await stored(town, topic) for record in decode(message.text)]
 
 
-async def town_with_orders(queues: int = 1) -> AsyncIterator[Town]:
+async def town_with_orders(queues: int = 1) -> AsyncIterator[MemoryCluster]:
     async with cluster(config=OFFERING) as town:
         await town.create_topic("orders", queues)
         yield town
@@ -55,7 +55,7 @@ def scene(play: Any) -> None:
 
 
 def test_each_message_that_is_sent_leaves_a_record() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True) as one:
             receipt = await one.send(ORDER)
             later = await one.send(Message("orders", b"x", delay_level=2))
@@ -81,7 +81,7 @@ def test_each_message_that_is_sent_leaves_a_record() -> None:
 
 
 def test_each_message_of_a_batch_has_its_own_record() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True) as one:
             receipts = await one.send_batch([ORDER, Message("orders", b"more")])
         found = await traces(town)
@@ -93,7 +93,7 @@ def test_each_message_of_a_batch_has_its_own_record() -> None:
 
 
 def test_sends_that_failed_and_oneway_sends_leave_none() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True) as one:
             await one.send_oneway(ORDER)
             with pytest.raises(Exception, match="queue"):
@@ -104,7 +104,7 @@ def test_sends_that_failed_and_oneway_sends_leave_none() -> None:
 
 
 def test_a_delivery_leaves_a_record_before_and_one_after() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         sent = await town.send("orders", b"a", keys="k")
         reader = listening.Reader()
         async with listening.consumer(town, reader, enable_trace=True):
@@ -120,7 +120,7 @@ def test_a_delivery_leaves_a_record_before_and_one_after() -> None:
 
 
 def test_deliveries_of_a_batch_are_traced_though_its_messages_have_no_region() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         reader = listening.Reader()
         async with producing(town) as one, listening.consumer(town, reader, enable_trace=True):
             receipts = await one.send_batch([ORDER, ORDER])
@@ -159,7 +159,7 @@ def in_a_thread(message: MessageExt) -> None:
     ],
 )
 def test_a_record_says_how_a_delivery_ended(handler: Any, outcome: TraceOutcome, is_success: bool) -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         await town.send("orders", b"a")
         one = listening.plain(town, enable_trace=True, consume_timeout=0.15)
         one.subscribe("orders", handler)
@@ -172,7 +172,7 @@ def test_a_record_says_how_a_delivery_ended(handler: Any, outcome: TraceOutcome,
 
 
 def test_what_a_pull_consumer_gives_out_is_traced() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         sent = await town.send("orders", b"a")
         async with pulling.consumer(town, enable_trace=True) as reader:
             assert len(await pulling.all_of(reader)) == 1
@@ -201,7 +201,7 @@ async def test_a_broker_that_wants_no_traces_gets_none() -> None:
 
 
 def test_traces_are_not_traced() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True, trace_topic="seen") as one:
             await one.send(ORDER)
             await one.send(Message("seen", b"by hand"))
@@ -211,7 +211,7 @@ def test_traces_are_not_traced() -> None:
 
 
 def test_a_cloud_has_a_trace_topic_for_each_region() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True, access_channel="cloud") as one:
             await one.send(ORDER)
         assert len(await traces(town, "rmq_sys_TRACE_DATA_DefaultRegion")) == 1
@@ -220,7 +220,7 @@ def test_a_cloud_has_a_trace_topic_for_each_region() -> None:
 
 
 def test_names_in_traces_are_those_of_the_user() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         reader = listening.Reader()
         given = {"namespace": "shop", "enable_trace": True}
         async with producing(town, **given) as one, listening.consumer(town, reader, **given):
@@ -237,7 +237,7 @@ def test_names_in_traces_are_those_of_the_user() -> None:
 
 
 def test_few_records_wait_for_more_and_many_do_not() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True, trace_msg_batch_num=3) as one:
             await one.send(ORDER)
             await town.clock.sleep(trace_sender.FLUSH_S / 2)
@@ -258,7 +258,7 @@ def test_more_than_may_wait_is_dropped_and_counted(
 ) -> None:
     monkeypatch.setattr(trace_sender, "MAX_WAITING_RECORDS", 5)
 
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True) as one:
             receipts = await asyncio.gather(*(one.send(ORDER) for _ in range(9)))
             assert len(receipts) == 9
@@ -305,7 +305,7 @@ def test_records_of_one_topic_and_region_travel_together_and_split_by_size(
 
 
 def test_the_end_of_a_transaction_leaves_a_record() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         async with producing(town, enable_trace=True) as one, one.transaction(ORDER) as transaction:
             pass
         half, end = sorted(await traces(town), key=lambda record: record.type, reverse=True)
@@ -322,7 +322,7 @@ def test_the_end_of_a_transaction_leaves_a_record() -> None:
 
 
 def test_a_transaction_that_a_broker_had_to_ask_about_leaves_a_record_that_says_so() -> None:
-    async def play(town: Town) -> None:
+    async def play(town: MemoryCluster) -> None:
         given: dict[str, Any] = {"check": lambda message: Decision.ROLLBACK, "enable_trace": True}
         async with producing(town, **given) as one:
             transaction = one.transaction(ORDER, check_after=1)

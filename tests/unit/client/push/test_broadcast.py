@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, plain
 
 from turbopump.client.group.offsets import LocalOffsets, local_path
@@ -28,13 +28,13 @@ WRITTEN_BY_JAVA = b"""{
 }"""
 
 
-def broadcasting(town: Town, reader: Any, name: str = "one", **settings: Any) -> Consumer:
+def broadcasting(town: MemoryCluster, reader: Any, name: str = "one", **settings: Any) -> Consumer:
     consumer = plain(town, len(name), instance_name=name, local_offset_store_dir="/offsets", **settings)
     consumer.subscribe("orders", reader, broadcast=True)
     return consumer
 
 
-async def sent(town: Town, count: int) -> None:
+async def sent(town: MemoryCluster, count: int) -> None:
     for number in range(count):
         await town.send("orders", b"%03d" % number)
 

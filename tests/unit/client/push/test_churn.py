@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import plain
 
 from turbopump.client.message import Message, MessageExt, MessageQueue
@@ -21,7 +21,7 @@ ROUNDS = 20
 
 
 class Members:
-    def __init__(self, town: Town, chance: Chance, ordered: bool) -> None:
+    def __init__(self, town: MemoryCluster, chance: Chance, ordered: bool) -> None:
         self._town = town
         self._chance = chance
         self._ordered = ordered
@@ -106,7 +106,7 @@ async def test_whatever_happens_nothing_is_missed(ordered: bool, seed: int) -> N
             assert (seen if ordered else sorted(seen)) == wanted
 
 
-async def send(town: Town, queue: MessageQueue, sent: dict[MessageQueue, int], count: int) -> None:
+async def send(town: MemoryCluster, queue: MessageQueue, sent: dict[MessageQueue, int], count: int) -> None:
     for _ in range(count):
         text = f"{queue.id}:{sent[queue]:04d}"
         await town.producer.send_to(queue, Message("orders", text.encode()))

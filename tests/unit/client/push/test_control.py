@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import NAMESRV, Town, cluster
+from tests.unit.admin.kit import NAMESRV, MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
@@ -24,7 +24,9 @@ from turbopump.testing.loop import run_virtual
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-async def sent(town: Town, count: int, topic: str = "orders", start: int = 0, **message: Any) -> list[bytes]:
+async def sent(
+    town: MemoryCluster, count: int, topic: str = "orders", start: int = 0, **message: Any
+) -> list[bytes]:
     texts = [b"%03d" % number for number in range(start, start + count)]
     for text in texts:
         await town.send(topic, text, **message)
@@ -152,7 +154,7 @@ async def test_two_of_one_group_in_one_instance_are_refused() -> None:
         assert not await members(town)
 
 
-async def members(town: Town) -> list[str]:
+async def members(town: MemoryCluster) -> list[str]:
     try:
         found = await town.admin.connections.consumers("readers")
     except Exception:

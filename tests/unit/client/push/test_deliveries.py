@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, consumer, plain
 
 from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
@@ -25,7 +25,9 @@ class Order:
     id: int
 
 
-async def sent(town: Town, count: int, topic: str = "orders", start: int = 0, **message: Any) -> list[str]:
+async def sent(
+    town: MemoryCluster, count: int, topic: str = "orders", start: int = 0, **message: Any
+) -> list[str]:
     texts = [f"{number:03d}" for number in range(start, start + count)]
     for text in texts:
         await town.send(topic, text.encode(), **message)

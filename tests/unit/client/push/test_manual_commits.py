@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import committed, plain
 from tests.unit.client.push.test_ordered import send_in_order
 
@@ -41,13 +41,15 @@ class Script:
         return self.say(message)
 
 
-def manual(town: Town, handler: Any, **settings: Any) -> Consumer:
+def manual(town: MemoryCluster, handler: Any, **settings: Any) -> Consumer:
     consumer = plain(town, **settings)
     consumer.subscribe("orders", handler, ordered=True, auto_commit=False)
     return consumer
 
 
-async def told(town: Town, script: Script, is_thread: bool, wait_s: float = 3.0) -> tuple[str, int | None]:
+async def told(
+    town: MemoryCluster, script: Script, is_thread: bool, wait_s: float = 3.0
+) -> tuple[str, int | None]:
     """What came, and what is committed when the consumer has ended."""
     await town.create_topic("orders", 1)
     await send_in_order(town, 0, 0, 5)

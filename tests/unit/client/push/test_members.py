@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, consumer
 
 from turbopump.client.group.strategies import ConsistentHash, Strategy, averagely, by_circle
 from turbopump.client.push.consumer import Consumer
 
 
-async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[bytes]:
+async def sent(town: MemoryCluster, count: int, start: int = 0, **message: Any) -> list[bytes]:
     texts = [b"%04d" % number for number in range(start, start + count)]
     for text in texts:
         await town.send("orders", text, **message)

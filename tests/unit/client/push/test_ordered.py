@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from tests.kit import virtual
-from tests.unit.admin.kit import Town, cluster
+from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, plain
 
 from turbopump.client.group.consume_status import RetryLater
@@ -18,13 +18,15 @@ from turbopump.testing.loop import run_virtual
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(8)]
 
 
-def ordered(town: Town, handler: Any, seed: int = 1, batch: int | None = None, **settings: Any) -> Consumer:
+def ordered(
+    town: MemoryCluster, handler: Any, seed: int = 1, batch: int | None = None, **settings: Any
+) -> Consumer:
     consumer = plain(town, seed, **settings)
     consumer.subscribe("orders", handler, ordered=True, batch=batch)
     return consumer
 
 
-async def send_in_order(town: Town, queue: int, start: int, count: int) -> None:
+async def send_in_order(town: MemoryCluster, queue: int, start: int, count: int) -> None:
     for number in range(start, start + count):
         await town.producer.send_to(QUEUES[queue], Message("orders", f"{queue}:{number:03d}".encode()))
 
