@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.fuzz.targets import Target
-from tests.unit.store.test_queue_kinds import TOPICS, fill_batches
+from tests.unit.store.queue_kinds_kit import TOPICS, fill_batches
 
 try:
     from tests.unit.pipelines.log.kit import closed, opened, put, rows

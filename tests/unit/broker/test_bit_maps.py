@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, running
-from tests.unit.broker.test_sql_pulls import beat, bodies, numbered
+from tests.unit.broker.sql_pulls_kit import beat, bodies, numbered
+from tests.unit.store.golden_stores_kit import draft_of
 from tests.unit.store.kit import HandClock, apache_store
 from tests.unit.store.lab import Workers, config_of, records
-from tests.unit.store.test_golden_stores import draft_of
 
 from turbopump.broker.config import FilterRules
 from turbopump.broker.consume.filters import GroupFilters

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.kit import virtual
+from tests.unit.broker.clients_kit import beat
 from tests.unit.broker.kit import Bench, Peer
 
 from turbopump.broker.config import GroupRules
@@ -16,31 +17,6 @@ from turbopump.remoting.router import Request
 from turbopump.testing.loop import run_virtual
 
 HEARTBEAT, UNREGISTER, LIST, CHECK, NOTICE = 34, 35, 38, 46, 40
-
-
-def beat(client: str, *groups: str, topics: tuple[str, ...] = ("T",), **fields: Any) -> bytes:
-    consumers = [
-        {
-            "groupName": group,
-            "consumeType": "CONSUME_PASSIVELY",
-            "messageModel": fields.get("model", "CLUSTERING"),
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-            "unitMode": False,
-            "subscriptionDataSet": [
-                {"topic": topic, "subString": "*", "subVersion": 1, "tagsSet": [], "codeSet": []}
-                for topic in topics
-            ],
-        }
-        for group in groups
-    ]
-    body = {
-        "clientID": client,
-        "consumerDataSet": consumers,
-        "producerDataSet": [{"groupName": name} for name in fields.get("producers", ())],
-    }
-    if "fingerprint" in fields:
-        body |= {"heartbeatFingerprint": fields["fingerprint"], "withoutSub": fields.get("without", False)}
-    return msgspec.json.encode(body)
 
 
 async def ids(peer: Peer, group: str) -> list[str]:

@@ -5,8 +5,9 @@ import logging
 from typing import Any
 
 import pytest
+from tests.unit.broker.delay_kit import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
+from tests.unit.broker.delay_retention_kit import delete_files, fill
 from tests.unit.broker.desk import Desk, in_broker, with_broker
-from tests.unit.broker.test_delay import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
 
 from turbopump.broker.delay.levels import BATCH, LOST_LINES, REWRITING_PAUSE_S
 from turbopump.protocol.codes import ResponseCode
@@ -15,23 +16,6 @@ from turbopump.testing.simulated_files import Survival
 
 SMALL_FILE = 16_384
 SMALL: dict[str, Any] = {"commit_log_file_size": SMALL_FILE, "message_delay_levels": "1s 30s 10m"}
-
-
-async def fill(desk: Desk, files: int = 2) -> None:
-    """Plain messages, until the log has so many more files."""
-    end = desk.store.log.end + files * 16_384
-    while desk.store.log.end < end:
-        assert (await desk.send("Plain", b"x" * 1000)).code == ResponseCode.SUCCESS
-    await asyncio.sleep(1)  # synced
-
-
-async def delete_files(desk: Desk, until: int) -> int:
-    """Deletes what can be deleted, since the disk is too full; where the log begins then."""
-    desk.disk.used_ratio = 0.88
-    while desk.store.log.min_offset < until and await desk.store.retention.round():
-        pass
-    desk.disk.used_ratio = 0.5
-    return desk.store.log.min_offset
 
 
 @in_broker(**SMALL)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import Desk, letters, running
+from tests.unit.broker.flow_control_kit import hold_up
 
 from turbopump.broker.config import WaitLimits
 from turbopump.broker.flow import LIMITS, PATIENT, FlowControl
@@ -16,13 +17,6 @@ from turbopump.testing.loop import VirtualLoop
 
 BUSY = ResponseCode.SYSTEM_BUSY
 IN_FLIGHT = Limits().requests_in_flight
-
-
-def hold_up(seconds: float) -> None:
-    """As a page that has to come from a slow disk does: nobody else gets a turn."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    loop.call_soon(loop.jump, seconds)
 
 
 async def busy_loop(desk: Desk) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit import virtual
+from tests.unit.broker.golden_exchanges_kit import command_of
 from tests.unit.broker.kit import Bench
 
 from turbopump.protocol import dialect
-from turbopump.protocol.command import Command, decode
+from turbopump.protocol.command import Command
 from turbopump.protocol.errors import BrokenBody
-from turbopump.protocol.frame import Frame, cut
 
 EXCHANGES = Path(__file__).parents[2] / "compat" / "wire" / "exchanges-5.5.0.jsonl.xz"
 
@@ -115,12 +115,6 @@ async def replay(bench: Bench, script: str) -> None:
             continue
         expected = summary(command_of(row["resp"]), answers[-1]) | AS_4_9.get(name, {})
         assert summary(answers[-1]) == expected, name
-
-
-def command_of(text: str) -> Command:
-    frames: list[Frame] = []
-    cut(bytes.fromhex(text), frames)
-    return decode(frames[0])
 
 
 def summary(answer: Command, ours: Command | None = None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, letters, records, running
-from tests.unit.broker.test_flow_control import hold_up
-from tests.unit.broker.test_metrics import SWITCHES
+from tests.unit.broker.flow_control_kit import hold_up
+from tests.unit.broker.metrics_kit import SWITCHES
 
 from turbopump.broker import readers, settings
 from turbopump.broker.admin.configuration import NEVER

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.broker.delay_kit import SCHEDULE, TICK_S, restarts
+from tests.unit.broker.delay_retention_kit import fill
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
+from tests.unit.broker.ledger_requests_kit import DAY_S, a_day_passes, begun, nothing_settles, small
 from tests.unit.broker.producers import HALF, OP, all_of
-from tests.unit.broker.test_delay import SCHEDULE, TICK_S, restarts
-from tests.unit.broker.test_delay_retention import fill
-from tests.unit.broker.test_ledger_requests import DAY_S, a_day_passes, begun, nothing_settles, small
-from tests.unit.broker.test_timers import RULES, TIMED, now_ms, sleep_until
+from tests.unit.broker.timers_kit import RULES, TIMED, now_ms, sleep_until
 from tests.unit.broker.writers import decide, end, frame, seen, write
 
 from turbopump.broker.config import BrokerConfig

@@ -1,37 +1,35 @@
 """The ledger at a broker: what is stored, what is answered, and what comes of half messages by themselves."""
 
 import asyncio
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.unit.broker.delay_kit import restarts
+from tests.unit.broker.delay_retention_kit import fill
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
+from tests.unit.broker.ledger_requests_kit import (
+    FENCED,
+    ILLEGAL,
+    OK,
+    a_day_passes,
+    begun,
+    nothing_settles,
+    small,
+)
 from tests.unit.broker.producers import EXPIRED, HALF, OP, all_of
-from tests.unit.broker.test_delay import restarts
-from tests.unit.broker.test_delay_retention import fill
-from tests.unit.broker.writers import book, decide, end, frame, open_, seen, topic, write
+from tests.unit.broker.writers import book, decide, end, frame, open_, seen, write
 
-from turbopump.broker.config import BrokerConfig
 from turbopump.broker.transactions.ledger import expiry, requests, send
-from turbopump.broker.transactions.ledger.settlement import TOGETHER, Settlement
+from turbopump.broker.transactions.ledger.settlement import TOGETHER
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ledger import BookSummary, read_summaries
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.store.message_log import MessageLog
-from turbopump.testing.loop import VirtualLoop
 from turbopump.testing.simulated_files import Survival
 
-OK, FENCED, ILLEGAL = 0, ResponseCode.LEDGER_FENCED, ResponseCode.ILLEGAL_OPERATION
 ROWS = [b"%d" % number for number in range(300)]
-DAY_S = 86_400
-
-
-async def begun(desk: Desk) -> None:
-    await topic(desk)
-    assert (await open_(desk)).code == OK
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -219,18 +217,6 @@ async def test_a_stamp_cannot_be_forged_by_a_producer(desk: Desk) -> None:
 # restarts, crashes, retention
 
 
-@contextlib.contextmanager
-def nothing_settles() -> Iterator[None]:
-    """Nothing ends by itself meanwhile."""
-
-    async def no_time(settling: Settlement, id: str) -> None:
-        pass
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Settlement, "_settle_quietly", no_time)
-        yield
-
-
 @pytest.mark.parametrize("end_of_life", [None, *Survival])
 def test_what_was_decided_is_carried_out_after_a_restart(end_of_life: Survival | None) -> None:
     async def decided(desk: Desk) -> Survival | None:
@@ -254,26 +240,6 @@ def test_what_was_decided_is_carried_out_after_a_restart(end_of_life: Survival |
         assert await seen(desk) == ROWS + ROWS
 
     restarts(decided, later, flush_disk_type="SYNC_FLUSH")
-
-
-async def a_day_passes(desk: Desk) -> None:
-    """All that is due happens once, and then retention."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    loop.jump(DAY_S)
-    await asyncio.sleep(2)
-    desk.store.retention.ask()
-    while await desk.store.retention.round():
-        pass
-
-
-def small(desk_config: BrokerConfig = CONFIG) -> dict[str, Any]:
-    return {
-        "commit_log_file_size": 65_536,
-        "file_reserved_hours": 12,
-        "max_message_size": 32_768,
-        "config": desk_config,
-    }
 
 
 def test_driver_killed_after_the_decision_then_a_day_retention_and_restarts() -> None:

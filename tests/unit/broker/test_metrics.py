@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, running
+from tests.unit.broker.metrics_kit import SWITCHES
 from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 
 from turbopump.broker.config import ConfigError, MetricsConfig, load
@@ -23,14 +24,6 @@ from turbopump.testing.loop import run_virtual
 HERE = Path(__file__).parent
 DASHBOARD = HERE.parents[2] / "docs/grafana/turbopump.json"
 ON = replace(CONFIG, metrics=MetricsConfig(exporter="PROM", port=5557))
-SWITCHES = {
-    "enableStatsMetrics": "rocketmq_topic_number",
-    "enableRequestMetrics": "rocketmq_messages_in_total",
-    "enableConnectionMetrics": "rocketmq_producer_connections",
-    "enableLagAndDlqMetrics": "rocketmq_consumer_lag_messages",
-    "enableMessageStoreMetrics": "rocketmq_storage_size_bytes",
-    "enableRemotingMetrics": "rocketmq_rpc_latency_milliseconds",
-}
 
 # A parser of the text format, version 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/
 

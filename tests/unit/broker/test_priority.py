@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.kit import virtual
 from tests.unit.broker.desk import running
-from tests.unit.broker.test_golden_exchanges import command_of
+from tests.unit.broker.golden_exchanges_kit import command_of
 
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.kit import virtual
+from tests.unit.broker.clients_kit import beat
 from tests.unit.broker.kit import Bench, Peer
-from tests.unit.broker.test_clients import beat
 
 from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import (

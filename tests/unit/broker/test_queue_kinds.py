@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.kit import virtual
 from tests.unit.broker.desk import Desk, records, running
+from tests.unit.broker.golden_exchanges_kit import command_of
 from tests.unit.broker.producers import COMMIT, end, prepare
-from tests.unit.broker.test_golden_exchanges import command_of
 
 from turbopump.protocol import batch, inner, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import Desk, records, running
-from tests.unit.broker.test_resets import beat
+from tests.unit.broker.resets_kit import beat
 
 from turbopump.broker.groups import relay
 from turbopump.protocol import record

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, records, running
+from tests.unit.broker.resets_kit import SUSPENDED, beat
 
 from turbopump.broker.config import OffsetRules
 from turbopump.protocol.bodies import ResetOffsetBody, ResetOffsetBodyForC
@@ -18,21 +18,8 @@ from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.simulated_files import Survival
 
 RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-SUSPENDED = 2
 COMMITS = 1
 THROUGH_CONSUMERS = replace(CONFIG, offsets=OffsetRules(reset_here=False))
-
-
-def beat(client: str, group: str = "G", topic: str = "T", **changes: Any) -> bytes:
-    subscription = {"topic": topic, "subString": "*", "subVersion": 1}
-    consumer = {
-        "groupName": group,
-        "consumeType": "CONSUME_PASSIVELY",
-        "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptionDataSet": [subscription],
-    }
-    return msgspec.json.encode({"clientID": client, "consumerDataSet": [consumer | changes]})
 
 
 async def with_messages(desk: Desk, count: int = 5, topic: str = "T", queues: int = 1) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import Desk, letters, records, running
-from tests.unit.broker.test_resets import SUSPENDED, beat
+from tests.unit.broker.resets_kit import SUSPENDED, beat
 
 from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from tests.kit import virtual
-from tests.unit.broker.desk import CONFIG, Desk, records, running
+from tests.unit.broker.desk import CONFIG, Desk, running
+from tests.unit.broker.sql_pulls_kit import beat, bodies, numbered
 
-from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.codes import RequestCode
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -25,24 +26,6 @@ def with_broker(scenario: Callable[[Desk], Coroutine[Any, Any, None]], **changes
             await scenario(desk)
 
     run_virtual(run())
-
-
-async def numbered(desk: Desk, count: int, **pairs: str) -> None:
-    for number in range(count):
-        answer = await desk.send("T", b"%d" % number, pairs={"a": str(number), **pairs})
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-
-
-async def beat(desk: Desk, text: str, version: int = 1, **changes: Any) -> None:
-    subscription = {"topic": "T", "subString": text, "subVersion": version, "expressionType": "SQL92"}
-    consumer = {"groupName": "readers", "subscriptionDataSet": [subscription | changes]}
-    data = {"clientID": "me", "consumerDataSet": [consumer]}
-    answer = await desk.ask(RequestCode.HEART_BEAT, body=msgspec.json.encode(data))
-    assert answer.code == 0
-
-
-def bodies(answer: Any) -> list[bytes]:
-    return [record.body for record in records(answer)]
 
 
 async def pull_by(desk: Desk, text: str, offset: int = 0, **changes: Any) -> Any:

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.broker.delay_kit import arrived, bodies, restarts
+from tests.unit.broker.delay_retention_kit import delete_files, fill
 from tests.unit.broker.desk import CONFIG, Desk, in_broker
-from tests.unit.broker.test_delay import arrived, bodies, restarts
-from tests.unit.broker.test_delay_retention import delete_files, fill
-from tests.unit.broker.test_timers import RULES, now_ms, recall, sent
+from tests.unit.broker.timers_kit import RULES, now_ms, recall, sent
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import TIMER_TOPIC

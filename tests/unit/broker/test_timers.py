@@ -2,17 +2,16 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.kit import virtual
+from tests.unit.broker.delay_kit import arrived, bodies, restarts
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, records, running, with_broker
-from tests.unit.broker.test_delay import arrived, bodies, restarts
+from tests.unit.broker.timers_kit import RULES, TIMED, now_ms, recall, send, sent, sleep_until
 
 from turbopump.protocol import batch
 from turbopump.protocol.bodies import KVTable, TimerMetrics
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import Command
 from turbopump.protocol.handles import RecallHandle, read_handle
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.chance import Chance
@@ -31,8 +30,6 @@ ILLEGAL = (
 )
 
 
-RULES = replace(CONFIG.timers, roll_window_slots=200, log_file_size=4_096)
-TIMED: dict[str, Any] = {"config": replace(CONFIG, timers=RULES)}
 WINDOW_S = 200
 
 
@@ -40,31 +37,6 @@ WINDOW_S = 200
 def small_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel of a real broker has 1,209,600 slots: 39 MB, three times on the simulated disk."""
     monkeypatch.setattr(timer_wheel, "SLOTS", 1_000)
-
-
-async def send(desk: Desk, body: bytes = b"later", key: str = "", **pairs: str) -> Command:
-    key = key or f"KEY{body.decode():0>29}"
-    return await desk.send("T", body, pairs={"UNIQ_KEY": key, **pairs})
-
-
-async def sent(desk: Desk, body: bytes = b"later", **pairs: str) -> str:
-    """The handle by which it can be recalled."""
-    answer = await send(desk, body, **pairs)
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-    return (answer.ext or {})["recallHandle"]
-
-
-async def recall(desk: Desk, handle: str, topic: str = "T") -> Command:
-    ext = {"producerGroup": "PG", "topic": topic, "recallHandle": handle}
-    return await desk.ask(RequestCode.RECALL_MESSAGE, ext)
-
-
-def now_ms(desk: Desk) -> int:
-    return desk.disk.clock.now_ms()
-
-
-async def sleep_until(desk: Desk, time_ms: int) -> None:
-    await asyncio.sleep((time_ms - now_ms(desk)) / 1000)
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.broker.delay_kit import restarts
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, with_broker
 from tests.unit.broker.producers import (
     COMMIT,
@@ -20,7 +21,6 @@ from tests.unit.broker.producers import (
     end,
     prepare,
 )
-from tests.unit.broker.test_delay import restarts
 
 from turbopump.broker.config import BrokerConfig, SendConfig, TransactionRules
 from turbopump.broker.transactions.checks import TransactionChecks

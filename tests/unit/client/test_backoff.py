@@ -2,7 +2,8 @@
 
 import pytest
 from tests.kit import virtual
-from tests.unit.client.test_producer_retries import BROKER_A, BROKER_B, SEND, Scene, stored
+from tests.unit.client.kit import BROKER_A, BROKER_B, stored
+from tests.unit.client.producer_retries_kit import SEND, Scene
 
 from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, MessageQueue

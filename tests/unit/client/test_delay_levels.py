@@ -3,7 +3,8 @@
 import logging
 
 import pytest
-from tests.unit.client.test_producer_retries import BROKER_A, Scene
+from tests.unit.client.kit import BROKER_A
+from tests.unit.client.producer_retries_kit import Scene
 
 from turbopump import Message
 from turbopump.client.message import SendResult

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.properties import examples
-from tests.unit.namesrv.test_routes import broker, topics, version
+from tests.unit.namesrv.routes_kit import broker, topics, version
 
 from turbopump.namesrv.routes import TopicRouteTable, _size
 from turbopump.protocol.bodies import QueueData

@@ -7,13 +7,13 @@ import struct
 from pathlib import Path
 
 import pytest
+from tests.unit.store.golden_stores_kit import draft_of
 from tests.unit.store.kit import HandClock, apache_store
 from tests.unit.store.lab import EVER, Workers, check, config_of, expected_of, records
 
 from turbopump.protocol import record as codec
 from turbopump.protocol.hashing import java_hash
 from turbopump.runtime.disk import SystemDisk
-from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ENTRY
 from turbopump.store.store import Store
 
@@ -107,20 +107,6 @@ def test_the_same_messages_give_the_same_bytes(name, tmp_path):
         units = [ENTRY.unpack(queue.units(n, 1)) for n in range(queue.max_offset)]
         plain = [(physical, length, queue.tags_code(code)) for physical, length, code in units]
         assert plain == [ENTRY.unpack(twin.units(n, 1)) for n in range(twin.max_offset)]
-
-
-def draft_of(record: codec.Record, ours: Store, apache: Store) -> Draft:
-    queue = ours.queues.queue(record.topic, record.queue_id)
-    code = java_hash(record.tags) if record.tags else 0
-    delay_ms = -1
-    if record.topic == "SCHEDULE_TOPIC_XXXX":
-        theirs = apache.queues.queue(record.topic, record.queue_id)
-        delay_ms = theirs.tags_code(theirs.entry(record.queue_offset)[2]) - record.store_timestamp
-    return Draft(
-        queue, record.body, record.properties, record.flag, record.sys_flag, record.born_timestamp,
-        record.born_host, code, record.unique_key or "", record.keys or "", record.reconsume_times,
-        record.prepared_transaction_offset, delay_ms=delay_ms,
-    )  # fmt: skip
 
 
 def blank_at(store: Store, start: int) -> int:

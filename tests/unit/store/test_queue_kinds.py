@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.store.kit import HandClock, apache_store
 from tests.unit.store.lab import Workers, draft, new_disk, open_store
+from tests.unit.store.queue_kinds_kit import TOPICS, batch_of, fill_batches
 
-from turbopump.protocol import batch, inner
+from turbopump.protocol import inner
 from turbopump.protocol.record import decode_all
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.append import Draft
@@ -23,7 +24,6 @@ from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.simulated_files import Survival
 
 LIGHT = {"light_queues": True, "multi_dispatch": True}
-TOPICS = b'{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'
 GOLDEN = ["5.5.0-queues-clean", "5.5.0-queues-kill9"]
 
 
@@ -43,22 +43,6 @@ def fill_lights(store: Store, count: int) -> None:
     for number in range(count):
         lights = "%LMQ%every,%LMQ%odd" if number % 2 else "%LMQ%every"
         store.log.append([named(store, number, lights)])
-
-
-def batch_of(store: Store, *bodies: bytes, queue_id: int = 0) -> Draft:
-    queue = store.queues.queue("B", queue_id)
-    found = draft(queue, batch.join([(0, body, b"") for body in bodies]), key=bodies[0].decode())
-    found.properties += f"INNER_NUM\x01{len(bodies)}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
-    found.sys_flag, found.count = inner.FLAGS, len(bodies)
-    return found
-
-
-def fill_batches(store: Store) -> None:
-    """17 messages in 8 records: batches of 1, 2 and 3, and singles between them."""
-    for number in range(6):
-        store.log.append([batch_of(store, *(b"%d%d" % (number, n) for n in range(number % 3 + 1)))])
-        if number % 2:
-            store.log.append([draft(store.queues.queue("B", 0), b"alone%d" % number, key=f"A{number}")])
 
 
 def light_bodies(store: Store, name: str) -> list[int]:

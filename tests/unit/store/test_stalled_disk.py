@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from tests.kit import virtual
+from tests.unit.store.flush_kit import Bench
 from tests.unit.store.lab import draft
-from tests.unit.store.test_flush import Bench
 
 from turbopump.protocol.errors import SystemBusy
 from turbopump.store.flush import Durability

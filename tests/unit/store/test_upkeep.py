@@ -3,7 +3,8 @@
 import asyncio
 
 from tests.kit import virtual
-from tests.unit.store.test_flush import Bench, fill
+from tests.unit.store.flush_kit import Bench
+from tests.unit.store.lab import fill
 
 
 def queue_files(bench: Bench) -> int:

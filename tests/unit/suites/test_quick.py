@@ -71,3 +71,14 @@ def test_a_test_that_is_not_pure_and_not_listed_fails(
             [f"*test_{number} {reason} (*) and is not listed in *not_quick.txt"]
         )
     found.stdout.fnmatch_lines(["ran: 5 tests; left out: 0, see tests/unit/not_quick.txt"])
+
+
+def test_every_line_of_the_list_names_a_test_that_exists() -> None:
+    missing = []
+    for line in quick.parse(quick.LIST.read_text()):
+        path, _, test = line.partition("::")
+        file = quick.UNIT / path
+        name = test.rpartition("::")[2]
+        if not file.exists() or (name not in ("", "runTest") and f"def {name}(" not in file.read_text()):
+            missing.append(line)
+    assert not missing, f"remove or rename in {quick.LIST}: {missing}"

@@ -7,7 +7,7 @@ import pytest
 from tests.kit import virtual
 from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import committed, plain
-from tests.unit.client.push.test_ordered import send_in_order
+from tests.unit.client.push.ordered_kit import send_in_order
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.consume_status import ConsumeStatus, RetryLater

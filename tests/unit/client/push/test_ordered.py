@@ -7,15 +7,14 @@ from typing import Any
 from tests.kit import virtual
 from tests.unit.admin.kit import MemoryCluster, cluster
 from tests.unit.client.listening import Reader, committed, plain
+from tests.unit.client.push.ordered_kit import QUEUES, send_in_order
 
 from turbopump.client.group.consume_status import RetryLater
-from turbopump.client.message import Message, MessageExt, MessageQueue
+from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.push.consumer import Consumer
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.testing.loop import run_virtual
-
-QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(8)]
 
 
 def ordered(
@@ -24,11 +23,6 @@ def ordered(
     consumer = plain(town, seed, **settings)
     consumer.subscribe("orders", handler, ordered=True, batch=batch)
     return consumer
-
-
-async def send_in_order(town: MemoryCluster, queue: int, start: int, count: int) -> None:
-    for number in range(start, start + count):
-        await town.producer.send_to(QUEUES[queue], Message("orders", f"{queue}:{number:03d}".encode()))
 
 
 def in_order(texts: list[str], queue: int) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.pipelines.log.kit import changed, closed, log_files, opened, rows
 from tests.unit.store.kit import apache_store
-from tests.unit.store.test_queue_kinds import TOPICS, batch_of, fill_batches
+from tests.unit.store.queue_kinds_kit import TOPICS, batch_of, fill_batches
 
 from turbopump.pipelines import inner_batches
 from turbopump.pipelines.log import OffsetsGone, RecordsLost
