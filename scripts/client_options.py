@@ -1,6 +1,6 @@
 """Writes src/turbopump/client/options.py: the settings as keyword arguments that type checkers understand.
 
-Run it after a change of client/settings.py; a test compares.
+Run it after a change of client/settings.py; a unit test fails when the file is not current.
 """
 
 import dataclasses

@@ -9,8 +9,8 @@ files are not current. A method becomes what its kind says:
     def f() -> Callable[[F], F]             a decorator, noted for forked processes
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be made so is written by hand in `face.py`, `running.py`, `reading.py` and `transacting.py`.
-Methods that a client has for its instance alone (`instance.ProducerMember`, `instance.ConsumerMember`,
+What cannot be generated is written by hand in `face.py`, `running.py`, `reading.py` and `transacting.py`.
+Methods that only the instance of a client calls (`instance.ProducerMember`, `instance.ConsumerMember`,
 `rebalancer.QueueHolder`) get no face.
 """
 
@@ -52,10 +52,10 @@ class Source:
     title: str
     base: str = "Face"
     by_hand: frozenset[str] = frozenset()
-    """Methods that the base has, or that make no sense for who waits."""
+    """Methods that the base has, or that make no sense in a blocking client."""
     noted: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Methods that are done again when a forked process makes a new core, and the arguments that tell one
-    call from another: of equal ones the last counts.
+    """Methods that are repeated when a forked process makes a new core, and the arguments that distinguish
+    one call from another: of equal ones the last counts.
     """
 
 
@@ -111,11 +111,11 @@ BASES = {
     "Transacting": "turbopump.client.blocking.transacting",
 }
 PARTS_IN = "turbopump.client.admin."
-NO_PARTS = frozenset({"Asking"})
+NO_PARTS = frozenset({"AdminCalls"})
 
 
 def texts() -> dict[Path, str]:
-    """Every file with what should be in it."""
+    """Returns the expected text of every generated file."""
     return {FOLDER / f"{source.file}.py": _tidy(_file(source)) for source in SOURCES}
 
 
@@ -146,7 +146,7 @@ def _file(source: Source) -> str:
 class Module:
     name: str
     imports: dict[str, str]
-    """Name → the statement that brings it."""
+    """Name → the statement that imports it."""
     classes: dict[str, ast.ClassDef]
 
     @classmethod
@@ -213,7 +213,7 @@ class Imports:
         self.statements.add(statement)
 
     def need(self, module: Module, node: ast.AST | None) -> None:
-        """All names that an annotation or a default uses."""
+        """Adds imports for all names that an annotation or a default uses."""
         if node is None:
             return
         for one in ast.walk(node):
@@ -237,7 +237,7 @@ class Imports:
 
 
 def _parts(whole: Class) -> list[tuple[str, str, str]]:
-    """Attributes of the constructor that are subjects of their own: name, class, module."""
+    """Returns the parts that the constructor makes: attribute, class, module."""
     found = []
     for node in ast.walk(whole.constructor()):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
@@ -253,7 +253,7 @@ def _parts(whole: Class) -> list[tuple[str, str, str]]:
 
 
 def _given_out(whole: Class, source: Source) -> list[tuple[str, str]]:
-    """Classes of subjects that methods return: class, module."""
+    """Returns the parts that methods return: class, module."""
     found = []
     for method in whole.methods():
         kind = ast.unparse(method.returns).strip("'\"") if method.returns else ""
@@ -275,7 +275,7 @@ def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Import
     if constructor.args.kwarg is not None:
         lines.insert(0, _spelled_out(constructor, imports))
     if "Consumer" in source.name:
-        lines.append(_indented("_goes_on_after_fork = False"))
+        lines.append(_indented("_restarts_after_fork = False"))
     lines.append(_constructor(whole, constructor, parts, imports))
     if constructor.args.kwarg is not None:
         lines += _attributes(constructor)
@@ -311,13 +311,13 @@ def _for_instances() -> frozenset[str]:
 
 
 def _attributes(constructor: ast.FunctionDef) -> list[str]:
-    """What never changes, and is asked of the core where the caller is."""
+    """Returns the properties that never change: they are read from the core in the caller's thread."""
     has = {node.attr for node in ast.walk(constructor) if isinstance(node, ast.Attribute)}
     return [
         _indented(f'@property\ndef {name}(self) -> {kind}:\n    """{told}"""\n    return self._core.{name}')
         for name, kind, told in (
             ("group", "str", "Its group."),
-            ("settings", _settings(constructor), "All settings, with the defaults."),
+            ("settings", _settings(constructor), "All settings, defaults included."),
         )
         if name in has
     ]

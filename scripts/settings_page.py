@@ -106,7 +106,7 @@ def type_text(hint: object) -> str:
 
 
 def readable(default: object) -> str:
-    """Sizes as a product, so that one sees what they are."""
+    """Returns a default as text, with sizes as a product."""
     if isinstance(default, int) and not isinstance(default, bool) and default >= 1 << 16:
         for power, factor in ((20, "1024 * 1024"), (10, "1024")):
             if default % (1 << power) == 0:

@@ -19,7 +19,7 @@ from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.cli.records import Condition, Show, Wanted, show_format, show_json, show_line
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.subscription import choice
+from turbopump.client.group.subscription import parse_expression
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import Puller
 from turbopump.client.pull.topic_reader import NoSuchQueue, StartOf, Take, TopicReader
@@ -156,7 +156,7 @@ async def _tail(options: argparse.Namespace, take: Take) -> None:
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
     try:
-        expression, kind = choice(" || ".join(sorted(tags)), sql, None)
+        expression, kind = parse_expression(" || ".join(sorted(tags)), sql, None)
     except InvalidArgument as error:
         raise CommandFailure(str(error), USAGE_ERROR) from None
     return expression if kind == SQL92 else ""

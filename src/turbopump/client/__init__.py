@@ -1,5 +1,10 @@
-"""The client: routes, sending and pulling over one asyncio core.
+"""The RocketMQ client: producers, consumers and administration over one asyncio core.
 
-What is never here: a broker or a name server. The client knows them by their wire answers only, so it works
-the same against Apache's servers.
+`produce/` sends, `pull/` and `push/` consume, `group/` is membership in a consumer group, `observe/` has
+hooks, telemetry and message trace, `admin/` is administration, and `blocking/` has the generated blocking
+classes. The modules here are what all of them share: connections, routes, heartbeats, messages, settings and
+errors.
+
+What never belongs here: code of a broker or a name server. The client knows them only by their answers on the
+wire, so it works the same with Apache's servers.
 """

@@ -1,13 +1,13 @@
-"""The event loop behind the blocking clients: one per process, in a daemon thread, begun when first needed.
+"""The event loop behind the blocking clients: one per process, in a daemon thread, started when first needed.
 
-Comes in: coroutines from any thread. Goes out: their results. A process that was forked begins a loop of its
-own; what was open in its parent stays the parent's. When the interpreter ends, clients that are still open
-are closed, each within its patience. What is never here: a client.
+In: coroutines from any thread. Out: their results. A forked process starts a loop of its own; what was open
+in its parent stays with the parent. When the interpreter ends, clients that are still open are closed, each
+within its time limit. What is never here: a client.
 """
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # it ends its threads at exit; what is registered after it ends before it
+import concurrent.futures.thread  # registers its exit handler before ours, so it runs after ours
 import contextlib
 import logging
 import os
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 THREAD_NAME = "turbopump-loop"
 OWN_THREADS = ("turbopump", "asyncio_")
-"""How the names of threads begin that nobody but us has started."""
-BUSY_S = 10.0  # without a sign of life of the loop
-SPARE_S = 2.0  # beside the patience of those that are closed at exit
+"""Prefixes of the names of threads that belong to this client."""
+BUSY_S = 10.0  # how long the loop may not respond before it counts as blocked
+SPARE_S = 2.0  # added to the time limits of the clients that are closed at exit
 
 T = TypeVar("T")
 
@@ -38,9 +38,10 @@ def run(
     timeout: float | None = None,
     unwanted: Callable[[T], object] | None = None,
 ) -> T:
-    """Its result, from any thread but that of a running event loop. Whatever interrupts the wait (Ctrl-C, a
-    signal handler that raises, `timeout`) cancels the coroutine; if it was done already, `unwanted` gets the
-    result, on the loop.
+    """Runs a coroutine on the background loop and returns its result; not from a running event loop.
+
+    Whatever interrupts the wait (Ctrl-C, a signal handler that raises, `timeout`) cancels the coroutine; if
+    it was done already, `unwanted` gets the result, on the loop.
 
     >>> async def answer() -> int:
     ...     return 42
@@ -55,7 +56,7 @@ def run(
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-    """Begins it on the background loop, in the order of calls. Cancelling the future cancels it."""
+    """Starts a coroutine on the background loop, in the order of calls. Cancelling the future cancels it."""
     with _closing_what_cannot_begin(coroutine):
         here = _current()
         promise = _Promise(lambda: here.loop.create_task(coroutine), here)
@@ -64,7 +65,7 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
 
 
 def begin(start: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
-    """The same for what makes its task itself: `start` is called on the loop."""
+    """Calls `start`, which makes a task, on the background loop. Cancelling the future cancels it."""
     with _closing_what_cannot_begin():
         here = _current()
         promise = _Promise(start, here)
@@ -73,8 +74,9 @@ def begin(start: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T
 
 
 class _Call(Generic[T]):
-    """A coroutine that one thread waits for: half the cost (16 us) of asyncio's own bridge, which is made for
-    futures that anybody may hold.
+    """A coroutine that one thread waits for.
+
+    It costs 16 us, half of asyncio's own bridge, whose futures may have any number of holders.
     """
 
     __slots__ = ("_background", "_coroutine", "_done", "_error", "_loop", "_result", "_task", "_unwanted")
@@ -118,7 +120,7 @@ class _Call(Generic[T]):
             del error  # its traceback holds this frame
 
     def _is_done_some_time(self) -> bool:
-        """Raises EventLoopBlocked when the loop gives no sign of life for BUSY_S."""
+        """Waits without a limit. Raises EventLoopBlocked when the loop does not respond for BUSY_S."""
         while not self._done.acquire(timeout=BUSY_S):
             lives = threading.Event()
             with _closing_what_cannot_begin():
@@ -156,7 +158,7 @@ class _Call(Generic[T]):
 
 
 class _Promise(concurrent.futures.Future[T]):
-    """What a task on the loop will bring. Cancelling it cancels the task."""
+    """The future result of a task on the loop. Cancelling it cancels the task."""
 
     def __init__(self, start: Callable[[], asyncio.Future[T]], background: "_BackgroundLoop") -> None:
         super().__init__()
@@ -197,7 +199,7 @@ class _Promise(concurrent.futures.Future[T]):
 
 @contextlib.contextmanager
 def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[None]:
-    """A loop that is closed, or no more threads: the interpreter is ending."""
+    """Turns the failure of a closed loop, or of starting a thread, into NotRunning: the interpreter ends."""
     try:
         yield
     except RuntimeError as error:
@@ -207,7 +209,7 @@ def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any] | None = None
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """The same items for a `for` loop. Leaving the loop early closes an async generator."""
+    """Iterates over async items in a `for` loop. Leaving the loop early closes an async generator."""
     try:
         while (item := run(_next(items))) is not _END:
             yield item  # type: ignore[misc]
@@ -225,28 +227,28 @@ async def _next(items: AsyncIterator[T]) -> T | object:
 
 
 def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
-    """Raises InsideEventLoop where waiting would stop the loop that has to do the work, or a user's own."""
+    """Raises InsideEventLoop where waiting would block the background loop, or a loop of the user."""
     if asyncio._get_running_loop() is None or (_is_notebook() and not is_here()):
         return
     if coroutine is not None:
         coroutine.close()
     raise InsideEventLoop(
-        "this call waits, and would stop the event loop that runs in its thread; "
+        "this call waits, and would block the event loop that runs in its thread: "
         "turbopump.aio has the same names for `await`"
     )
 
 
 def _is_notebook() -> bool:
-    """Jupyter runs every cell inside its event loop, which is used to waiting for the cell."""
+    """Returns whether this is Jupyter, which runs each cell inside its event loop and waits for it anyway."""
     return "ipykernel" in sys.modules
 
 
 def is_here() -> bool:
-    """Whether the caller runs on the background loop itself, as an `async def` handler does."""
+    """Returns whether the caller runs on the background loop, as an `async def` handler does."""
     return _here is not None and asyncio._get_running_loop() is _here.loop
 
 
-# --- what is open ----------------------------------------------------------------------------------------
+# --- open clients ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -258,14 +260,14 @@ class OpenClient:
 
 
 def keep(close: Close, patience_s: float) -> OpenClient:
-    """To be closed at exit, unless `let_go` comes first."""
+    """Registers a client to be closed at exit, unless `let_go` is called before."""
     one = OpenClient(close, patience_s)
     _current().open[one] = None
     return one
 
 
 def let_go(one: OpenClient) -> None:
-    """It is closed already."""
+    """Removes a client that is closed."""
     _current().open.pop(one, None)
 
 
@@ -288,13 +290,15 @@ class _BackgroundLoop:
             try:
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets these two out of any task
-                log.error("%s in the event loop of the blocking clients; it goes on", type(error).__name__)
+                log.error("%s in the event loop of the blocking clients; continuing", type(error).__name__)
         self.loop.run_until_complete(self._cancel_all())
         self.loop.close()
 
     def post(self, begin: Callable[[], None]) -> None:
-        """To be called on the loop, in the order of posts. All that come while the loop is busy cost one
-        wake-up. Raises RuntimeError when the loop is closed.
+        """Schedules a call on the loop, in the order of posts.
+
+        All posts that come while the loop is busy cost one wake-up. Raises RuntimeError when the loop is
+        closed.
         """
         self._posted.append(begin)
         if not self._is_called:
@@ -306,33 +310,33 @@ class _BackgroundLoop:
                 raise
 
     def _take(self) -> None:
-        """Those that are there: whoever posts from now on calls again."""
+        """Makes the posted calls; a later post schedules this again."""
         self._is_called = False
         for _ in range(len(self._posted)):
             self._posted.popleft()()
 
     def where(self) -> str:
-        """What the loop's thread does at this moment."""
+        """Returns the place in the code where the loop's thread is now."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         if frame is None:
             return "nowhere: its thread has ended"
         return f"in {frame.f_code.co_name} ({frame.f_code.co_filename}, line {frame.f_lineno})"
 
     async def _cancel_all(self) -> None:
-        """Whoever still waits for something is told."""
+        """Cancels all tasks, so that threads that still wait for one get an error."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
 
     def end(self) -> None:
-        """Closes what is open, all together, then the loop."""
+        """Closes the open clients concurrently, then the loop."""
         patience_s = max((one.patience_s for one in self.open), default=0.0) + SPARE_S
         try:
             if self.open:
                 asyncio.run_coroutine_threadsafe(self._close_all(), self.loop).result(patience_s)
         except TimeoutError:
-            log.warning("Clients were still closing after %s s, when the interpreter ended", patience_s)
+            log.warning("Clients did not close within %s s at the end of the interpreter", patience_s)
         finally:
             self._is_ending = True
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -342,7 +346,7 @@ class _BackgroundLoop:
         results = await asyncio.gather(*(one.close() for one in self.open), return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):
-                log.warning("A client could not be closed at exit: %s", error)
+                log.warning("Cannot close a client at exit: %s", error)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -356,7 +360,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 _here: _BackgroundLoop | None = None
 _lock = threading.Lock()
 _of_parents: list[object] = []
-"""Never touched and never freed: their sockets and loops are shared with the parent."""
+"""Objects of parent processes, never used and never freed: their sockets and loops are shared."""
 _forks = 0
 _pid = os.getpid()
 _is_registered = False
@@ -374,22 +378,23 @@ def _current() -> _BackgroundLoop:
 
 
 def forks() -> int:
-    """How many forks lie between the first process and this: what was made at another count is not ours."""
+    """Returns how many forks lie between the first process and this one: a client belongs to one count."""
     _look_for_fork()
     return _forks
 
 
 def lock() -> threading.Lock:
-    """Held for a moment by who makes something anew after a fork. A new one in each process."""
+    """Returns the lock that is held while a client is made again after a fork; a new one in each process."""
     return _lock
 
 
 def leave_to_parent(what: object) -> None:
+    """Keeps an object of the parent process referenced, so that it is never finalized here."""
     _of_parents.append(what)
 
 
 def _look_for_fork() -> None:
-    """A process that was forked past Python, as uWSGI does, has run no hook."""
+    """Detects a fork outside of Python, such as uWSGI's, which runs no fork hook."""
     if os.getpid() != _pid:
         _after_fork()
 
@@ -411,8 +416,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _register() -> None:
-    """Twice: before the threads of executors are ended, so that listeners at work can finish, and after all
-    other threads have ended, which may still be sending when the first moment comes.
+    """Registers two exit handlers.
+
+    The first runs before the threads of executors end, so that running listeners can finish; the second after
+    all other threads have ended, which may still be sending when the first runs.
     """
     global _is_registered
     if _is_registered:
@@ -437,6 +444,6 @@ def _is_foreign(thread: threading.Thread) -> bool:
 
 
 def _end() -> None:
-    """Not when the loop's own thread ends the interpreter: it would wait for itself."""
+    """Ends the background loop, unless its own thread ends the interpreter: it would wait for itself."""
     if _here is not None and not _here.loop.is_closed() and threading.current_thread() is not _here.thread:
         _here.end()

@@ -1,6 +1,6 @@
-"""Values as bodies and back: JSON of plain values, dataclasses, msgspec structs and pydantic models.
+"""JSON bodies: encodes and decodes plain values, dataclasses, msgspec structs and pydantic models.
 
-A pydantic model is told by its two methods, so that pydantic is needed only by those who use it.
+A pydantic model is recognised by its two methods, so that only programs which use pydantic need it.
 """
 
 from typing import Any, TypeVar, cast
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> bytes:
-    """Raises TypeError for what JSON cannot say."""
+    """Encodes a value as JSON. Raises TypeError for a value that JSON cannot represent."""
     if hasattr(type(value), "model_dump_json"):
         return cast(Any, value).model_dump_json().encode()  # type: ignore[no-any-return]
     return msgspec.json.encode(value)
 
 
 def from_json(body: bytes, kind: type[T] | None = None) -> T:
-    """Raises UnreadableMessage with the name of the field that does not fit."""
+    """Decodes JSON. Raises UnreadableMessage, which names the field that does not fit."""
     try:
         if kind is not None and hasattr(kind, "model_validate_json"):
             return cast(Any, kind).model_validate_json(body)  # type: ignore[no-any-return]
@@ -28,4 +28,4 @@ def from_json(body: bytes, kind: type[T] | None = None) -> T:
     except ValueError as error:  # both libraries' errors are ValueErrors
         named = getattr(kind, "__name__", kind)
         asked = f"{named}" if kind is not None else "JSON"
-        raise UnreadableMessage(f"the body is no {asked}: {error}") from None
+        raise UnreadableMessage(f"the body must be {asked}: {error}") from None

@@ -1,4 +1,4 @@
-"""Log lines that would repeat for as long as a server is away: written seldom, with how many were not."""
+"""Rate-limited log lines for failures that repeat as long as a server is away."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 INTERVAL_S = 30.0
-MAX_KEYS = 1000  # what is told apart; then all counts begin again
+MAX_KEYS = 1000  # with more, all counts begin again
 
 
 class CountedLog:
@@ -22,6 +22,7 @@ class CountedLog:
         self._by_key: dict[Hashable, RateLimitedLog] = {}
 
     def log(self, key: Hashable, text: str, *args: object) -> None:
+        """Writes the line, or counts it if the key had one in this interval."""
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= MAX_KEYS:

@@ -1,8 +1,9 @@
-"""Where the name servers are: the argument, `turbopump.configure()`, the configuration file, the environment
-(NAMESRV_ADDR), an HTTP endpoint where a domain is configured, and else 127.0.0.1:9876.
+"""Finds the name servers, and the default settings of clients.
 
-Pure but for `configure`, which keeps what it was given for the clients made after it, and the reading of the
-file when a client is made. The endpoint is asked by `instance.py`.
+Addresses come from the argument, `turbopump.configure()`, the configuration file, the environment
+(NAMESRV_ADDR), an HTTP endpoint where a domain is configured, or are 127.0.0.1:9876. Pure except for
+`configure`, which keeps its arguments for later clients, and the reading of the file when a client is made.
+`instance.py` asks the endpoint.
 """
 
 import os
@@ -28,13 +29,13 @@ _configured: dict[str, Any] = {}
 
 
 def configure(**settings: Any) -> None:
-    """Defaults for every client that is made from now on in this process; `name_servers` is one of them.
+    """Sets defaults for every client that is made from now on in this process, `name_servers` included.
 
     >>> configure(name_servers="10.0.0.1:9876;10.0.0.2:9876", send_msg_timeout=5)
 
     The same keys can stand in the table `[client]` of the file that TURBOPUMP_CONFIG names, or of
-    ~/.turbopump.toml. What is given to a client itself comes first, then this, then the file.
-    `configure()` without arguments forgets what was configured before.
+    ~/.turbopump.toml. Arguments of a client come first, then these defaults, then the file.
+    `configure()` without arguments removes what was configured before.
     """
     if not settings:
         _configured.clear()
@@ -43,7 +44,7 @@ def configure(**settings: Any) -> None:
 
 
 def defaults(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What `configure` and the file say."""
+    """Returns the settings of `configure` and of the file."""
     return {**_from_file(os.environ if environment is None else environment), **_configured}
 
 
@@ -57,7 +58,7 @@ def _check_names(settings: Mapping[str, Any], where: str = "") -> None:
 def name_servers(
     given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None, domain: str = ""
 ) -> tuple[str, ...]:
-    """Addresses from the first source that has some; empty: the HTTP endpoint at `domain` has to be asked."""
+    """Returns addresses from the first source that has some; empty: ask the HTTP endpoint at `domain`."""
     known = os.environ if environment is None else environment
     sources = (given, defaults(environment).get(NAME_SERVERS), known.get(ADDRESS_VARIABLE))
     last = () if domain else (DEFAULT_ADDRESS,)
@@ -65,7 +66,7 @@ def name_servers(
 
 
 def addresses(text: str | Sequence[str]) -> tuple[str, ...]:
-    """`host:port` or several with `;` (or `,`) between, or a sequence of these. Raises InvalidArgument."""
+    """Parses `host:port`, several separated by `;` or `,`, or a sequence of these. Raises InvalidArgument."""
     parts = [part for one in ([text] if isinstance(text, str) else text) for part in split_list(one)]
     return tuple(dict.fromkeys(map(_address, parts)))
 
@@ -75,14 +76,14 @@ def _address(text: str) -> str:
         text = text.rpartition("/")[2]
     if not has_host_and_port(text):
         raise InvalidArgument(
-            f"{text!r} is no address of a name server; write host:port, such as 127.0.0.1:9876"
+            f"the address of a name server must be host:port, such as 127.0.0.1:9876, got {text!r}"
         )
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryEndpoint:
-    """Where name servers are asked for over HTTP."""
+    """The HTTP endpoint that returns the addresses of name servers."""
 
     host: str
     port: int
@@ -90,7 +91,7 @@ class DiscoveryEndpoint:
 
 
 def endpoint(settings: ClientSettings) -> DiscoveryEndpoint:
-    """`http://<domain>:8080/rocketmq/<subgroup>`, the port as given when the domain has one."""
+    """Returns `http://<domain>:8080/rocketmq/<subgroup>`, with the port of the domain if it has one."""
     host, colon, port = settings.name_server_domain.partition(":")
     path = f"/rocketmq/{settings.name_server_subgroup}"
     if settings.unit_name:
@@ -105,12 +106,12 @@ def _from_file(environment: Mapping[str, str]) -> dict[str, Any]:
         text = path.read_text()
     except OSError as error:
         if named:
-            raise InvalidArgument(f"{FILE_VARIABLE} names {path}, which cannot be read: {error}") from None
+            raise InvalidArgument(f"{FILE_VARIABLE} must name a readable file, got {path}: {error}") from None
         return {}
     try:
         section = tomllib.loads(text).get(SECTION, {})
     except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"{path} is no TOML: {error}") from None
+        raise InvalidArgument(f"{path} must be TOML: {error}") from None
     if not isinstance(section, dict):
         raise InvalidArgument(f"{path}: [{SECTION}] must be a table")
     _check_names(section, f"{path}: ")

@@ -1,4 +1,4 @@
-"""The way to name servers and brokers: TLS and SOCKS proxies, by the settings that Apache's clients have."""
+"""TLS and SOCKS proxies for connections to name servers and brokers, by the settings of Apache's clients."""
 
 import ipaddress
 import json
@@ -13,25 +13,27 @@ from turbopump.runtime.socks import Proxy, SocksNetwork
 
 
 def network_for(settings: ClientSettings, network: Network) -> Network:
-    """The network to use: the one given, with `use_tls` an encrypted one, and through proxies if told so."""
+    """Returns the network to use: the one given, or an encrypted one, or one through proxies."""
     tls = tls_context(settings) if settings.use_tls else None
     if tls is not None and not isinstance(network, SystemNetwork):
-        raise InvalidArgument("use_tls needs real sockets: leave it out where the network is simulated")
+        raise InvalidArgument("use_tls needs real sockets: leave it out with a simulated network")
     direct = network if tls is None else SystemNetwork(tls)
     proxies = proxies_of(settings.socks_proxy_config)
     return SocksNetwork(network, direct, proxies, tls) if proxies else direct
 
 
 def proxies_of(text: str) -> tuple[Proxy, ...]:
-    """As Apache's: `{"10.0.0.0/8": {"addr": "host:port", "username": "…", "password": "…"}}`, of which the
-    first that fits an address counts; `0.0.0.0/0` fits all. Raises InvalidArgument.
+    """Parses Apache's `socks_proxy_config`; the first network that contains an address is used.
+
+    Example: `{"10.0.0.0/8": {"addr": "host:port", "username": "…", "password": "…"}}`; `0.0.0.0/0` contains
+    all addresses. Raises InvalidArgument.
     """
     try:
         table: Any = json.loads(text or "{}")
         return tuple(_proxy(hosts, **rule) for hosts, rule in table.items())
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidArgument(
-            f"socks_proxy_config cannot be read ({error}); it is JSON such as "
+            f"socks_proxy_config must be valid ({error}); it is JSON such as "
             '{"0.0.0.0/0": {"addr": "proxy:1080", "username": "me", "password": "secret"}}'
         ) from None
 
@@ -43,8 +45,10 @@ def _proxy(hosts: str, addr: str, username: str | None = None, password: str | N
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext:
-    """Servers are verified by the authorities of `tls_trust_cert_path`; their host names are not compared
-    then, since brokers register under addresses. Without it the system's roots count, and host names do too:
+    """Makes the TLS context of a client.
+
+    Servers are verified by the authorities of `tls_trust_cert_path`; their host names are not compared then,
+    because brokers register under addresses. Without it the system's roots are used and host names compared:
     anyone can have a certificate of a public authority. `tls_auth_server=False` accepts any certificate.
     Raises InvalidArgument when a file cannot be used.
     """
@@ -60,5 +64,5 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext:
             key = settings.tls_key_path or None
             context.load_cert_chain(settings.tls_cert_path, key, settings.tls_key_password or None)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidArgument(f"a file of the tls_ settings cannot be used: {error}") from None
+        raise InvalidArgument(f"the files of the tls_ settings must be readable and valid: {error}") from None
     return context

@@ -1,9 +1,8 @@
-"""What can go wrong for a user of the client, as exceptions that say what to do.
+"""The exceptions of the client, whose texts say what to do.
 
-Three kinds: the caller asked for something that cannot be (`InvalidArgument`, `NotRunning`), the servers
-refused it (`Refused` of `protocol.errors` and its classes, by wire code), or nobody answered in time (an
-OSError: `Unreachable`, `TimedOut`). A send that was tried several times ends in `SendFailed`, which is one of
-them too: it names each try.
+Three kinds: the call is not valid (`InvalidArgument`, `NotRunning`), the servers refused it (`Refused` of
+`protocol.errors` and its classes, by wire code), or no server answered in time (an OSError: `Unreachable`,
+`RequestTimedOut`). A send that was tried several times ends in `SendFailed`, an OSError that lists each try.
 """
 
 from collections.abc import Sequence
@@ -33,11 +32,11 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """Base of what the client itself raises."""
+    """The base of all exceptions that the client itself raises."""
 
 
 class InvalidArgument(ClientError, ValueError):
-    """The call cannot be right; the text says what would be."""
+    """An argument is not valid; the text says what would be."""
 
 
 class NotRunning(ClientError, RuntimeError):
@@ -45,31 +44,31 @@ class NotRunning(ClientError, RuntimeError):
 
 
 class InsideEventLoop(ClientError, RuntimeError):
-    """A blocking call in a thread whose event loop it would stop: `turbopump.aio` has the same names."""
+    """A blocking call in a thread whose event loop it would block: `turbopump.aio` has the same names."""
 
 
 class EventLoopBlocked(ClientError, TimeoutError):
-    """The event loop behind the blocking clients does not go on: an `async def` of the user's blocks it."""
+    """The event loop of the blocking clients is blocked, by an `async def` handler of the user."""
 
 
 class Unreachable(ClientError, ConnectionError):
-    """No server could be reached under the addresses that are known."""
+    """No server could be reached at the known addresses."""
 
 
 class NoNameServer(ClientError, ConnectionError):
-    """No address of a name server was given anywhere, or none of them answers."""
+    """No name server is known, or none of them answers."""
 
 
 class RequestTimedOut(ClientError, TimeoutError):
-    """The request was stored, and nobody answered it in time."""
+    """The request was stored, and no consumer replied in time."""
 
 
 class NotPrepared(ClientError, OSError):
-    """The half message of a transaction was stored, but not as safely as was asked: it was rolled back."""
+    """The half message of a transaction was stored less safely than asked, so it was rolled back."""
 
 
 class UnreadableMessage(ClientError, ValueError):
-    """A body that does not fit what the handler asks for. Names the field that is wrong."""
+    """A body does not have the type that the handler asks for. Names the wrong field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,10 @@ class Try:
 
 
 class SendFailed(ClientError, OSError):
-    """No broker stored the message, as far as is known. `code` is Apache's: the broker's, or 10001 for no
-    connection, 10002 for no answer, 10003 for an unknown broker.
+    """No broker has confirmed the message.
+
+    `code` is Apache's: the broker's, or 10001 for no connection, 10002 for no answer, 10003 for an unknown
+    broker.
     """
 
     def __init__(self, topic: str, tries: Sequence[Try], code: int, advice: str) -> None:
@@ -95,7 +96,7 @@ class SendFailed(ClientError, OSError):
 
 
 def _told(tries: Sequence[Try]) -> list[str]:
-    """What came of the tries; equal failures of a broker are counted."""
+    """Returns the failures of the tries as texts; equal failures of a broker are counted."""
     same: dict[tuple[str, str], list[float]] = {}
     for one in tries:
         same.setdefault((one.broker, str(one.failure)), []).append(one.seconds)
@@ -106,15 +107,15 @@ def _told(tries: Sequence[Try]) -> list[str]:
 
 
 class SendTimedOut(SendFailed, TimeoutError):
-    """The time for the send is over. The message may have been stored by a broker whose answer was late."""
+    """The send took too long. The message may have been stored by a broker whose answer was late."""
 
 
 class TopicUnknown(SendFailed, TopicNotFound):
-    """No broker takes messages for the topic, and none would create it."""
+    """No broker accepts messages for the topic, and none would create it."""
 
     def __init__(self, topic: str, tries: Sequence[Try] = ()) -> None:
         advice = (
-            f"No broker takes messages for topic {topic}: create it (`turbopump admin updateTopic`, or "
+            f"No broker accepts messages for topic {topic}: create it (`turbopump admin updateTopic`, or "
             "Admin.topics), or let brokers create topics (autoCreateTopicEnable)."
         )
         SendFailed.__init__(self, topic, tries, 10005, advice)

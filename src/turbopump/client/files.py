@@ -1,4 +1,4 @@
-"""What a client needs of the file system: whole small files. Works on Windows too, where servers do not."""
+"""Access to small files, read and written as a whole. Works on Windows too, where servers do not run."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class FileAccess(Protocol):
-    """`runtime.disk.Disk` is one too, and so are the simulated disks."""
+    """What a client needs of the file system; `runtime.disk.Disk` and simulated disks provide it too."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -17,10 +17,12 @@ class FileAccess(Protocol):
     def write(self, path: str, data: bytes, sync: bool = True) -> None: ...
 
     def rename(self, old: str, new: str) -> None:
-        """In place of what has the new name."""
+        """Renames a file, in place of an existing one."""
 
 
 class SystemFiles:
+    """The file system of this machine."""
+
     def exists(self, path: str) -> bool:
         return Path(path).exists()
 

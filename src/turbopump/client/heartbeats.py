@@ -1,7 +1,7 @@
-"""Being known to brokers: a heartbeat tells those of our topics for which groups we produce and consume.
+"""Heartbeats: tell the brokers of the client's topics for which groups it produces and consumes.
 
-A broker takes a broken connection for members that have left, so a lost connection is answered with a new
-heartbeat at once, and a broker that did not hear one is told again every second.
+A broker treats a broken connection as members that have left. So a lost connection causes a new heartbeat at
+once, and a heartbeat that failed is repeated every second.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ CALL_TIMEOUT_S = 3.0
 
 
 class Heartbeats:
-    """`describe` says at each heartbeat who we are; `topics` are those whose brokers must know."""
+    """Sends heartbeats with what `describe` returns to the brokers of `topics`."""
 
     def __init__(
         self,
@@ -55,13 +55,15 @@ class Heartbeats:
         self._timeout_s = timeout_s
         self._short = short
         self._due = asyncio.Event()
-        self._told: dict[str, Connection] = {}  # by address; through it the broker knows us
-        self._silent: set[str] = set()  # brokers of which that has been told
+        self._told: dict[
+            str, Connection
+        ] = {}  # address → the connection over which the broker knows this client
+        self._silent: set[str] = set()  # brokers whose failure was logged
         self.versions: dict[str, int] = {}
-        """By address: how new a broker says it is."""
+        """Address → version of the broker."""
 
     async def announce(self) -> bool:
-        """Tells every broker of our topics. False when one of them did not hear it, or none is known yet."""
+        """Sends a heartbeat to every broker of the topics; False: one failed, or none is known yet."""
         described = self._describe()
         if not described.producerDataSet and not described.consumerDataSet:
             return True
@@ -70,25 +72,30 @@ class Heartbeats:
         return bool(addresses) and all(heard)
 
     async def tell(self, address: str) -> bool:
-        """Tells one broker at once, whether or not it has one of our topics. False: it did not hear it."""
+        """Sends a heartbeat to one broker at once, whatever topics it has; False: it failed."""
         return await self._tell(address, self._describe())
 
     async def keep(self) -> None:
-        """Heartbeats until cancelled."""
+        """Sends heartbeats until cancelled."""
         while True:
             self._due.clear()
             pause_s = self._interval_s if await self.announce() else RETRY_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._due.wait()
-                    await self._clock.sleep(RETRY_S)  # a restart takes a moment, and never in a tight loop
+                    await self._clock.sleep(
+                        RETRY_S
+                    )  # a broker needs a moment to restart; also keeps this from a tight loop
 
     def renew(self) -> None:
-        """A broker does not know us, or no longer: tell all of them soon."""
+        """Sends a heartbeat to all brokers soon, because one does not know this client (any more)."""
         self._due.set()
 
     async def members(self, group: str, topic: str) -> list[str]:
-        """The ids of a consumer group's members, from any broker of the topic. Raises Refused or OSError."""
+        """Returns the ids of a consumer group's members, from any broker of the topic.
+
+        Raises Refused or OSError.
+        """
         route = await self._routes.find(topic)
         failure: OSError | None = None
         for address in _masters_first(route):
@@ -102,7 +109,7 @@ class Heartbeats:
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Says goodbye to every broker that knows us, so that others need not wait for our absence."""
+        """Unregisters at every broker, so that other members need not wait until the heartbeats expire."""
         question = UnregisterClientRequest(
             clientID=self._describe().clientID or "",
             producerGroup=producer_group,
@@ -131,13 +138,15 @@ class Heartbeats:
             self._watch(address, connection)
             answer = successful(await self._beat(address, described))
         except (OSError, Refused) as error:
-            level = logging.DEBUG if address in self._silent else logging.WARNING  # once, until it hears us
-            log.log(level, "Broker %s did not take our heartbeat: %s", address, error)
+            level = (
+                logging.DEBUG if address in self._silent else logging.WARNING
+            )  # warn once, until it succeeds
+            log.log(level, "Heartbeat to broker %s failed: %s", address, error)
             self._silent.add(address)
             return False
         if address in self._silent:
             self._silent.discard(address)
-            log.info("Broker %s hears us again", address)
+            log.info("Heartbeat to broker %s succeeds again", address)
         self.versions[address] = answer.version
         return True
 
@@ -158,6 +167,6 @@ class Heartbeats:
 
 
 def _masters_first(route: TopicRoute) -> list[str]:
-    """All servers of the topic: slaves know the members too."""
+    """Returns the addresses of all servers of the topic; slaves know the members too."""
     numbered = [(number, address) for ids in route.brokers.values() for number, address in ids.items()]
     return [address for _, address in sorted(numbered, key=lambda one: one[0])]

@@ -1,7 +1,8 @@
-"""What the clients of one id share: connections, routes, heartbeats, and the door for what brokers ask of us.
+"""What the clients with one client id share: connections, routes, heartbeats, and requests of brokers.
 
-Producers and consumers join an instance and leave it; the last one out closes it. Each has one of its own
-unless several of one process are given the same `instance_name`. What is never here: sending and consuming.
+Producers and consumers join an instance and leave it; it is closed when the last one leaves. Each has an
+instance of its own unless several of one process get the same `instance_name`. What is never here: sending
+and consuming.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.http_get import BadPage, get
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.runtime.chance import Chance
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ STREAM = "@STREAM"  # end of a client id
 STREAM_MARKS = {"ReqT": "0"}
 DISCOVERY_S = 120.0
 DISCOVERY_TIMEOUT_S = 3.0
-KIND_TIMEOUT_S = 1.0  # for the first answer of a name server, which shows that it is one
+KIND_TIMEOUT_S = 1.0  # for the first answer, which shows whether the server is a name server
 
 
 class ProducerMember(Protocol):
@@ -64,14 +66,14 @@ class ProducerMember(Protocol):
     def group(self) -> str: ...
 
     def topics(self) -> Iterable[str]:
-        """Whose brokers must know of us."""
+        """Returns the topics whose brokers must know the producer."""
 
     def check_transaction(self, request: CheckRequest) -> None:
-        """A broker wants to know how a transaction of the group ended."""
+        """Called when a broker asks how a transaction of the group ended."""
 
 
 class ConsumerMember(Protocol):
-    """A consumer as its instance sees it, and as brokers and tools ask for it."""
+    """A consumer as its instance sees it, and the requests of brokers and tools to it."""
 
     @property
     def group(self) -> str: ...
@@ -81,13 +83,13 @@ class ConsumerMember(Protocol):
     def describe(self) -> bodies.ConsumerData: ...
 
     def members_changed(self) -> None:
-        """The group has other members now, or a broker is new to us."""
+        """Called when the members of the group have changed, or a broker is new."""
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """A tool wants the group to go on there."""
+        """Called when a tool moves the group to these offsets."""
 
     def positions(self, topic: str) -> Mapping[MessageQueue, int]:
-        """How far we are in the queues that are ours."""
+        """Returns the positions in the assigned queues of a topic."""
 
     def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo: ...
 
@@ -95,6 +97,8 @@ class ConsumerMember(Protocol):
 
 
 class ClientInstance:
+    """The connections, routes and heartbeats of one client id."""
+
     def __init__(
         self,
         settings: ClientSettings,
@@ -109,7 +113,7 @@ class ClientInstance:
         self.client_id = ""
         self._is_stream = is_stream
         self.router = Router(_BrokerRequests(self).routes())
-        """What brokers may ask. Those who join add to it."""
+        """The requests of brokers; members that join may add to it."""
         self.client = Client(
             network_for(settings, world.network),
             world.clock,
@@ -137,11 +141,12 @@ class ClientInstance:
         self._discovers = not name_servers
         self._started: asyncio.Task[None] | None = None
         self._stack = contextlib.AsyncExitStack()
+        self._tasks = Tasks(log)
 
-    # Life
+    # Start and close
 
     async def start(self) -> None:
-        """Returns when a name server was reached; others wait for the same. Raises NoNameServer."""
+        """Connects to a name server; concurrent calls share the attempt. Raises NoNameServer."""
         if self._started is None:
             self._started = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._started)
@@ -159,38 +164,38 @@ class ClientInstance:
         self.client_id = client_id(ip, self.name, self.settings.unit_name, self._is_stream)
         self.unique_ids = ProcessIds(ip, self.world.clock.now_ms, self.world.chance)
         if self._discovers:
-            keep_running(self._stack, self._discover_regularly())
-        keep_running(self._stack, self._refresh_regularly())
-        keep_running(self._stack, self.heartbeats.keep())
+            keep_running(self._stack, self._tasks, self._discover_regularly())
+        keep_running(self._stack, self._tasks, self._refresh_regularly())
+        keep_running(self._stack, self._tasks, self.heartbeats.keep())
 
     async def close(self) -> None:
         await self._stack.aclose()
 
     @property
     def key(self) -> str:
-        """By which clients of one event loop find it."""
+        """The key by which clients of one event loop find the instance."""
         return self.name + STREAM if self._is_stream else self.name
 
     @property
     def is_unused(self) -> bool:
         return not self.producers and not self.consumers
 
-    # Who is here
+    # Members
 
     async def join_producer(self, producer: ProducerMember) -> None:
         if producer.group in self.producers:
             raise InvalidArgument(
-                f"instance {self.name} already has a producer of group {producer.group}; "
+                f"instance {self.name} already has a producer of group {producer.group}: "
                 "give this one another group or another instance_name"
             )
         self.producers[producer.group] = producer
         self.heartbeats.renew()
 
     async def join_consumer(self, consumer: ConsumerMember) -> None:
-        """Returns when the brokers that are known have heard of it."""
+        """Adds a consumer and announces it to the known brokers."""
         if consumer.group in self.consumers:
             raise InvalidArgument(
-                f"instance {self.name} already has a consumer of group {consumer.group}; "
+                f"instance {self.name} already has a consumer of group {consumer.group}: "
                 "give this one another group or another instance_name"
             )
         self.consumers[consumer.group] = consumer
@@ -216,10 +221,10 @@ class ClientInstance:
             consumerDataSet=[consumer.describe() for consumer in self.consumers.values()],
         )
 
-    # Where the servers are
+    # Servers
 
     async def _local_address(self) -> str:
-        """The address that brokers and tools see us under: where the way to a name server begins."""
+        """Returns the local address of the connection to a name server, which brokers and tools see."""
         failure: OSError | None = None
         for address in self.name_servers.addresses:
             try:
@@ -233,7 +238,7 @@ class ClientInstance:
         raise NoNameServer(f"no name server answers at {where} ({failure}); {advice}")
 
     async def _check_kind(self) -> None:
-        """Raises NoNameServer when another kind of server is at the address. A silent one may be slow."""
+        """Raises NoNameServer when another kind of server answers. One that is silent may be slow."""
         header = GetRouteInfoRequest(topic=AUTO_CREATE_TOPIC, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         try:
@@ -243,14 +248,14 @@ class ClientInstance:
                 await self._refuse_http(address)
 
     async def _refuse_http(self, address: str) -> None:
-        """Raises NoNameServer for a web server that waits for more than our question."""
+        """Raises NoNameServer for a web server, which waits for more bytes than the request has."""
         host, port = split_address(address)
         try:
             await get(self.world.network, host, port, "/", KIND_TIMEOUT_S)
         except OSError as error:
             if not isinstance(error, BadPage) or "HTTP/" not in str(error):
                 return
-        raise NoNameServer(f"{address} is no name server: {IN_HTTP}")
+        raise NoNameServer(f"{address} is not a name server: {IN_HTTP}")
 
     async def _discover(self) -> None:
         at = discovery.endpoint(self.settings)
@@ -271,7 +276,7 @@ class ClientInstance:
             try:
                 await self._discover()
             except NoNameServer as error:
-                log.warning("Going on with the name servers that are known: %s", error)
+                log.warning("Cannot discover name servers; keeping the known ones: %s", error)
 
     async def _refresh_regularly(self) -> None:
         while True:
@@ -279,7 +284,7 @@ class ClientInstance:
             await self.routes.refresh_known(self._topics())
 
     async def routes_changed(self) -> None:
-        """Asks for routes and divides queues now, not only at the end of the intervals."""
+        """Refreshes routes and rebalances now, instead of at the end of the intervals."""
         await self.routes.refresh_known(self._topics())
         for consumer in self.consumers.values():
             consumer.members_changed()
@@ -293,7 +298,7 @@ def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> st
 
 @dataclass
 class _BrokerRequests:
-    """Requests of brokers, each to the group it is for."""
+    """Answers requests of brokers, each through the member of its group."""
 
     instance: ClientInstance
 
@@ -337,11 +342,11 @@ class _BrokerRequests:
     def _reply(self, request: Request[PushReplyMessageRequest]) -> Answer:
         reply = reply_of(request.header, request.body, self.instance.world.clock.now_ms())
         if not self.instance.replies.arrived(reply):
-            log.info("A reply came that nobody waits for any more: %s", reply.message_id)
+            log.info("Ignoring a reply that no request waits for any more: %s", reply.message_id)
         return Answer()
 
     def _asked(self, request: Request[CheckTransactionStateRequest]) -> None:
-        """A group that is not ours is no concern of ours: the broker has others to ask."""
+        """Passes a transaction check on; one for another group is ignored, the broker asks another client."""
         half = record.decode(request.body)
         producer = self.instance.producers.get(group_of(half))
         if producer is not None:
@@ -354,12 +359,12 @@ class _BrokerRequests:
         return consumer
 
 
-# --- which instance --------------------------------------------------------------------------------------
+# --- instances by name --------------------------------------------------------------------------------------
 
 
 @dataclass
 class ClientInstances:
-    """Those of one event loop, by name. A name that is no one's makes a new one."""
+    """The instances of one event loop, by name. An unknown name makes a new one."""
 
     named: dict[str, ClientInstance] = field(default_factory=dict)
 
@@ -371,8 +376,9 @@ class ClientInstances:
         fixed_name: bool = False,
         is_stream: bool = False,
     ) -> ClientInstance:
-        """A started instance; give it back with `give_back`. `fixed_name`: DEFAULT stays the name, as for
-        broadcasting consumers, whose offsets are kept under it.
+        """Returns a started instance; return it with `give_back`.
+
+        `fixed_name`: DEFAULT stays the name, for broadcasting consumers, whose offsets are stored under it.
         """
         name, end = settings.instance_name, STREAM if is_stream else ""
         if name == DEFAULT_NAME and not fixed_name:
@@ -394,7 +400,7 @@ class ClientInstances:
         return name
 
     async def give_back(self, instance: ClientInstance) -> None:
-        """Closes it when nobody uses it any more."""
+        """Closes the instance when no member uses it any more."""
         if instance.is_unused:
             if self.named.get(instance.key) is instance:
                 del self.named[instance.key]
@@ -405,27 +411,15 @@ _by_loop: dict[asyncio.AbstractEventLoop, ClientInstances] = {}
 
 
 def instances() -> ClientInstances:
-    """Those of the running loop. Loops that are closed are forgotten."""
+    """Returns the instances of the running loop; those of closed loops are dropped."""
     for loop in [loop for loop in _by_loop if loop.is_closed()]:
         del _by_loop[loop]
     return _by_loop.setdefault(asyncio.get_running_loop(), ClientInstances())
 
 
-# --- tasks -----------------------------------------------------------------------------------------------
+# --- background tasks ------------------------------------------------------------------------------------
 
 
-def keep_running(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Until the stack is closed."""
-    task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(complain)
-    stack.push_async_callback(end, task)
-
-
-def complain(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("A part of the client has ended", exc_info=error)
-
-
-async def end(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+def keep_running(stack: contextlib.AsyncExitStack, tasks: Tasks, work: Coroutine[Any, Any, None]) -> None:
+    """Starts a background task that runs until the stack is closed, at its place in the order of closing."""
+    stack.push_async_callback(tasks.cancel, tasks.start(work))

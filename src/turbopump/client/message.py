@@ -1,4 +1,4 @@
-"""What a user of the client holds: a message to send or received, its queue, and what the broker answered."""
+"""Messages to send and received messages, their queues, and the receipts of brokers."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -46,26 +46,26 @@ class Message(msgspec.Struct, frozen=True):
     topic: str
     body: bytes
     tags: str = ""
-    """One tag, by which consumers can choose."""
+    """One tag, by which consumers can filter."""
     keys: tuple[str, ...] = ()
-    """By which it can be found later; none of them has a blank. One text, or several."""
+    """Keys by which the message can be found later, without blanks. One text, or several."""
     properties: Mapping[str, str] = {}
-    """The user's own, by names that the protocol does not use itself."""
+    """Properties of the user; names that the protocol uses itself are refused."""
     delay_level: int = 0
-    """0: at once; 1 to 18: after the time of that level of the broker's `messageDelayLevel`."""
+    """0: no delay; 1 to 18: the delay of that level in the broker's `messageDelayLevel`."""
     flag: int = 0
-    """Any number: brokers keep it and no one interprets it."""
+    """Any number of 32 bits: it is stored and not interpreted."""
     wait_store_ok: bool = True
-    """Wait for disk and replicas as the broker is configured; False: an answer as soon as it is in memory."""
+    """True: answer after disk and replicas, as the broker is configured; False: when it is in memory."""
     delay: float | timedelta | None = None
-    """Consumers get it so much later: seconds, or a timedelta. For brokers of 5.x; others do not heed it."""
+    """Delay before delivery: seconds, or a timedelta. For brokers of 5.x; others ignore it."""
     deliver_at: datetime | int | None = None
-    """Consumers get it then: a datetime with a time zone, or milliseconds since 1970. A number that looks
-    like seconds is refused. For brokers of 5.x; others do not heed it.
+    """Time of delivery: a datetime with a time zone, or milliseconds since 1970. A number that looks like
+    seconds is refused. For brokers of 5.x; others ignore it.
     """
     priority: int | None = None
-    """From 0 on: it goes to the queue of that number, or to the last, for who reads those first. For brokers
-    of 5.5; others do not heed it.
+    """From 0 on: the number of the queue it goes to, or the last one, for consumers that read these first.
+    For brokers of 5.5; others ignore it.
     """
 
     if TYPE_CHECKING:
@@ -96,13 +96,13 @@ class Message(msgspec.Struct, frozen=True):
         self._check()
 
     def _check(self) -> None:
-        """Raises InvalidArgument where the mistake is made, not where it is sent."""
+        """Raises InvalidArgument when the message is made, not when it is sent."""
         if self.topic.__class__ is not str:
             check_topic(self.topic)
         check_topic_once(self.topic)
         if self.tags:
             if not isinstance(self.tags, str):
-                raise InvalidArgument(f"the tag is text, not {type(self.tags).__name__}")
+                raise InvalidArgument(f"tags must be text, got {type(self.tags).__name__}")
             check_tag(self.tags)
         if self.keys:
             check_keys(self.keys)
@@ -119,7 +119,7 @@ class Message(msgspec.Struct, frozen=True):
     def json(
         cls, topic: str, value: object, tags: str = "", keys: str | Iterable[str] = (), **more: Any
     ) -> Self:
-        """A message whose body is `value` as JSON: also dataclasses, msgspec structs, pydantic models, dates.
+        """Makes a message with `value` as JSON: also dataclasses, msgspec structs, pydantic models, dates.
 
         >>> Message.json("OrderTopic", {"id": 7}, tags="paid").body
         b'{"id":7}'
@@ -135,18 +135,18 @@ class Message(msgspec.Struct, frozen=True):
         return html_table(type(self).__name__, rows)
 
     def _shown(self) -> list[tuple[str, object]]:
-        """What was given beyond topic and body."""
+        """Returns the fields that were given besides topic and body."""
         fields = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
         values = [(name, getattr(self, name), default) for name, default in fields]
         return [(name, value) for name, value, default in values if value != default and value != {}]
 
     @property
     def is_delayed(self) -> bool:
-        """By a level, or by a time of its own."""
+        """Whether it is delivered later, by a level or at a time."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
     def property_map(self) -> dict[str, str]:
-        """The message's own properties with tags, keys and level among them; empty ones are left out."""
+        """Returns the properties that are sent, with tags, keys and level; empty ones are left out."""
         own = {name: value for name, value in self.properties.items() if value}
         if self.tags:
             own[properties.TAGS] = self.tags
@@ -164,20 +164,20 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class CopiedMessage(Message, frozen=True):
-    """A message made of one that is stored: its fields are as they were, and are not checked."""
+    """A copy of a stored message: its fields are kept as they are, and are not checked."""
 
     def _check(self) -> None:
         pass
 
 
 def _milliseconds(delay: float | timedelta) -> int:
-    """Rounded up: nothing comes early."""
+    """Returns milliseconds, rounded up, so that no message is delivered early."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     return math.ceil(round(1000 * seconds, 3))
 
 
 def deliver_at_ms(at: datetime | int) -> int:
-    """Rounded up as well."""
+    """Returns milliseconds since 1970, rounded up."""
     if not isinstance(at, datetime):
         return at
     return -((EPOCH - at) // timedelta(milliseconds=1))
@@ -188,19 +188,21 @@ def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
         return (given,)
     if isinstance(given, Iterable):
         return tuple(given)
-    raise InvalidArgument(f"keys={given!r}: a key is text; write str(key), or a list of several")
+    raise InvalidArgument(f"keys must be text or a list of texts, got {given!r}: write str(key)")
 
 
 def _bytes(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
     raise InvalidArgument(
-        f"a body is bytes, not {type(body).__name__}: write text.encode(), or Message.json(topic, value)"
+        f"body must be bytes, got {type(body).__name__}: write text.encode(), or Message.json(topic, value)"
     )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
+    """One queue of a topic at one broker."""
+
     topic: str
     broker: str
     id: int
@@ -213,20 +215,20 @@ class MessageQueue:
         return cls(queue.topic, queue.brokerName, queue.queueId)
 
 
-class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is worked out once
-    """A message as it was received."""
+class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached properties
+    """A received message."""
 
     record: Record
     queue: MessageQueue
-    """Where it was read: of a message that comes again, a queue of the group's retry topic."""
+    """The queue it was read from; for a repeated delivery a queue of the group's retry topic."""
     ends: tuple[int, int] | None = None
-    """The queue's lowest and next offset when the message was pulled."""
+    """The lowest and the next offset of the queue when the message was pulled."""
     local_retries: int = 0
-    """Deliveries that failed here and could not be sent back."""
+    """How many deliveries failed in this process and could not be sent back."""
     namespace: str = ""
-    """Of the consumer that received it; `topic` is without it."""
+    """The namespace of the consumer that received it; `topic` is without it."""
     decompresses: bool = True
-    """False: a compressed body is given out as it came."""
+    """False: `body` of a compressed message stays compressed."""
 
     def __repr__(self) -> str:
         return f"<MessageExt {', '.join(f'{name}={value}' for name, value in self._shown())}>"
@@ -254,12 +256,12 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
     def _text(self) -> str:
         try:
             return body_text(self.body)
-        except Exception as error:  # it cannot be decompressed; what is shown must not fail
+        except Exception as error:  # it cannot be decompressed; a repr must not fail
             return f"{body_text(self.record.body)} ({error})"
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        """Those it is stored with, and the queue's ends, which tell a consumer how far behind it is."""
+        """The stored properties, and the ends of the queue, which show how far behind a consumer is."""
         stored = self.record.property_map()
         if self.ends is not None:
             stored[properties.MIN_OFFSET], stored[properties.MAX_OFFSET] = map(str, self.ends)
@@ -267,7 +269,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
 
     @property
     def body(self) -> bytes:
-        """Raises BrokenBody when it is compressed and cannot be read."""
+        """The body, decompressed. Raises BrokenBody when it cannot be decompressed."""
         if self.record.sys_flag & COMPRESSED and self.decompresses:
             return self._decompressed
         return self.record.body
@@ -278,7 +280,10 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
 
     @property
     def topic(self) -> str:
-        """Where it was sent, also when it comes again through a retry topic. A dead letter is what it is."""
+        """The topic it was sent to, also when it is delivered again through a retry topic.
+
+        A dead letter keeps the dead-letter topic.
+        """
         stored_in = self.record.topic
         is_retry = stored_in.startswith(names.RETRY_PREFIX)
         sent_to = (self.properties.get(properties.RETRY_TOPIC) if is_retry else None) or stored_in
@@ -294,12 +299,12 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
 
     @property
     def message_id(self) -> str:
-        """The sender's id; the same in every copy of the message."""
+        """The id that the sender gave it; the same in every copy of the message."""
         return self.properties.get(properties.UNIQUE_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """Where this copy of it is stored."""
+        """The id of this copy, which names its place in the broker's store."""
         return offset_id(self.record.store_host, self.record.physical_offset)
 
     @overload
@@ -307,8 +312,10 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = None) -> Any:
-        """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as
-        one of these. Raises UnreadableMessage, which names the field that does not fit.
+        """Returns the body read as JSON, with `kind` as a value of that type.
+
+        `kind` is a dataclass, msgspec struct, pydantic model, list[int] … Raises UnreadableMessage, which
+        names the field that does not fit.
         """
         return from_json(self.body, kind)
 
@@ -319,7 +326,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
 
     @property
     def behind(self) -> int:
-        """How many messages came after this one in its queue by the time it was pulled."""
+        """How many messages its queue had after this one when it was pulled."""
         return max(0, self.ends[1] - self.record.queue_offset - 1) if self.ends is not None else 0
 
     @property
@@ -358,7 +365,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
 
 
 class SendStatus(Enum):
-    """The four answers that mean "stored"; all but the first with a wish that was not fulfilled in time."""
+    """The four answers that mean "stored"; all but the first: less safely than was asked."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -367,21 +374,21 @@ class SendStatus(Enum):
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where the message is. `durability` and `replicas` are the broker's receipt; Apache's give none."""
+    """The receipt of a send. `durability` and `replicas` come from Turbopump's brokers only."""
 
     status: SendStatus
     message_id: str
-    """The sender's id: what a consumer sees too."""
+    """The id that the sender gave it; consumers see the same."""
     offset_message_id: str
-    """The place in the broker's store."""
+    """The id that names its place in the broker's store."""
     queue: MessageQueue
     offset: int
     durability: str | None = None
     replicas: int | None = None
     recall_handle: str | None = None
-    """Of a message with a time: by this it can be recalled before, with `producer.recall`."""
+    """For a delayed message: with it `producer.recall` can recall the message."""
     delay_level: int | None = None
-    """The level that the broker applied: its highest when the message asked for more. Apache's do not say."""
+    """The level that the broker applied, its highest if the message asked for more; not from Apache's."""
 
     def __repr__(self) -> str:
         return f"SendResult({', '.join(f'{name}={value}' for name, value in self._shown())})"

@@ -1,7 +1,7 @@
-"""What the fields of a message may hold: checked when a `Message` is made (client.md §3.1).
+"""Checks the fields of a message when a `Message` is made (client.md §3.1).
 
-Values in, InvalidArgument out, which says what would be right. What depends on the producer, such as the
-longest body, is checked by `rules.py` when the message is sent.
+Values in, InvalidArgument out, which says what would be valid. `rules.py` checks what depends on the
+producer, such as the longest body, when the message is sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +14,10 @@ from turbopump.protocol import names, properties
 from turbopump.protocol.errors import InvalidParameter
 
 I32_END = 1 << 31
-LONGEST_DELAY_S = 1 << 50
+MAX_DELAY_S = 1 << 50
 PATH_SEPARATOR = "/"
 TAG_OR = "||"
-MAX_REMEMBERED = 1024  # topics and tags that were found right; a program has few of them
+MAX_REMEMBERED = 1024  # topics and tags that passed the check; a program has few of them
 
 TIMERS = frozenset({properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS})
 OURS = {
@@ -73,39 +73,40 @@ RESERVED = frozenset(
         properties.RECORD_CRC,
     }
 )
-"""Names of properties that clients and brokers set themselves. Free are those for which Java has setters and
-we have no argument: the timers, BUYER_ID, and UNIQ_KEY for who must send the same message twice."""
+"""Names of properties that clients and brokers set themselves. Allowed are those for which Java has setters
+and this client has no argument: the timers, BUYER_ID, and UNIQ_KEY for sending the same message twice."""
 
 
 def check_topic(topic: object) -> None:
+    """Raises InvalidArgument for a name that no topic can have."""
     if not isinstance(topic, str):
-        raise InvalidArgument(f"a topic is text, not {type(topic).__name__}")
+        raise InvalidArgument(f"topic must be text, got {type(topic).__name__}")
     check_name("topic", topic, names.check_topic)
 
 
 check_topic_once = lru_cache(MAX_REMEMBERED)(check_topic)
-"""The same for a text, 0.05 µs when it was seen before."""
+"""`check_topic` with a cache: 0.05 µs for a text that was checked before."""
 
 
 def check_name(kind: str, name: str, check: Callable[[str], None]) -> None:
     if not name or name.isspace():
-        raise InvalidArgument(f"the {kind} is empty: give it a name")
+        raise InvalidArgument(f"the {kind} must not be empty")
     try:
         check(name)
     except InvalidParameter:
         longest = names.MAX_GROUP_LENGTH if kind == "group" else names.MAX_TOPIC_LENGTH
         if len(name) > longest:
             raise InvalidArgument(
-                f"the {kind} {name[:40]}… has {len(name)} characters: at most {longest} are allowed"
+                f"the {kind} must have at most {longest} characters, got {len(name)}: {name[:40]}…"
             ) from None
         raise InvalidArgument(
-            f"the {kind} {name!r} has characters that are not allowed: use letters a-z A-Z, digits, % | _ -"
+            f"the {kind} must have only letters a-z A-Z, digits, % | _ and -, got {name!r}"
         ) from None
 
 
 @lru_cache(MAX_REMEMBERED)
 def check_tag(tag: str) -> None:
-    """Refuses what no consumer could subscribe to by its name."""
+    """Raises InvalidArgument for a tag that no consumer could subscribe to."""
     _check_text("the tag", tag)
     if TAG_OR in tag:
         raise InvalidArgument(
@@ -120,57 +121,55 @@ def check_tag(tag: str) -> None:
 def check_keys(keys: Iterable[str]) -> None:
     for key in keys:
         if not isinstance(key, str):
-            raise InvalidArgument(f"the key {key!r} is no text: write str(key)")
+            raise InvalidArgument(f"a key must be text, got {key!r}: write str(key)")
         if not key:
             raise InvalidArgument("a key must not be empty, got '': leave keys out when there is none")
         if key.split() != [key]:
-            raise InvalidArgument(
-                f"the key {key!r} has a blank, by which brokers tell keys apart: give several keys as a list"
-            )
+            raise InvalidArgument(f"a key must not contain a blank, got {key!r}: give several keys as a list")
         _check_text("the key", key)
 
 
 def check_properties(given: Mapping[str, str]) -> None:
     for name, value in given.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidArgument(f"properties are text: property {name!r} has the value {value!r}")
+            raise InvalidArgument(f"properties must be text, got {value!r} for {name!r}")
         if name in RESERVED:
             raise InvalidArgument(
-                f"the property {name} is one of the protocol's own: {OURS.get(name, 'choose another name')}"
+                f"the property {name} is reserved for the protocol: {OURS.get(name, 'choose another name')}"
             )
         if not name.strip() or not value.strip():
-            raise InvalidArgument(f"the property {name!r} must have a name and a value, not {value!r}")
+            raise InvalidArgument(f"a property must have a name and a value, got {name!r} and {value!r}")
         _check_text("the property", name)
         _check_text(f"the property {name}", value)
     if at := given.get(properties.TIMER_DELIVER_MS):
         time_ms(at, 0, properties.TIMER_DELIVER_MS)
     if PATH_SEPARATOR in given.get(properties.INNER_MULTI_DISPATCH, ""):
-        raise InvalidArgument(f"{properties.INNER_MULTI_DISPATCH} names queues without {PATH_SEPARATOR}")
+        raise InvalidArgument(f"{properties.INNER_MULTI_DISPATCH} must name queues without {PATH_SEPARATOR}")
 
 
 def _check_text(what: str, text: str) -> None:
     if not isinstance(text, str):
-        raise InvalidArgument(f"{what} is text, not {type(text).__name__}")
+        raise InvalidArgument(f"{what} must be text, got {type(text).__name__}")
     if properties.NAME_END in text or properties.PAIR_END in text:
         raise InvalidArgument(
-            f"{what} {text!r} holds \\x01 or \\x02, which the protocol uses between properties"
+            f"{what} must not contain \\x01 or \\x02, which separate properties, got {text!r}"
         )
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"{what} {text!r} cannot be written as UTF-8: {error.reason}") from None
+            raise InvalidArgument(f"{what} must be valid UTF-8, got {text!r}: {error.reason}") from None
 
 
 def check_numbers(delay_level: int, flag: int) -> None:
     if not isinstance(delay_level, int) or not isinstance(flag, int):
-        raise InvalidArgument(f"delay_level={delay_level!r}, flag={flag!r}: whole numbers")
+        raise InvalidArgument(f"delay_level and flag must be whole numbers, got {delay_level!r} and {flag!r}")
     if delay_level < 0:
         raise InvalidArgument(
-            f"delay_level={delay_level}: 0 is at once, 1 to 18 are the broker's messageDelayLevel"
+            f"delay_level must be 0 (no delay) or 1 to 18 (messageDelayLevel), got {delay_level}"
         )
     if not -I32_END <= flag < I32_END or delay_level >= I32_END:
-        raise InvalidArgument(f"flag={flag}, delay_level={delay_level}: numbers of 32 bits")
+        raise InvalidArgument(f"flag and delay_level must have at most 32 bits, got {flag} and {delay_level}")
 
 
 def check_time(
@@ -179,19 +178,21 @@ def check_time(
     deliver_at: datetime | int | None,
     given: Mapping[str, str],
 ) -> None:
-    """That it is one time, and which."""
-    wishes = [delay_level != 0, delay is not None, deliver_at is not None]
-    if sum(wishes) > 1 or not TIMERS.isdisjoint(given):
-        raise InvalidArgument("delay_level=, delay= and deliver_at= each say when: give one of them")
+    """Raises InvalidArgument unless at most one valid time of delivery is given."""
+    given_times = [delay_level != 0, delay is not None, deliver_at is not None]
+    if sum(given_times) > 1 or not TIMERS.isdisjoint(given):
+        raise InvalidArgument("only one of delay_level=, delay= and deliver_at= may be given")
     if delay is not None and (
         isinstance(delay, bool) or not isinstance(delay, int | float | timedelta) or not _is_finite(delay)
     ):
-        raise InvalidArgument(f"delay={delay!r}: seconds, or a timedelta")
+        raise InvalidArgument(f"delay must be seconds or a timedelta, at least 0, got {delay!r}")
     if isinstance(deliver_at, timedelta):
-        raise InvalidArgument(f"deliver_at={deliver_at!r}: a time from now on is given as delay=")
+        raise InvalidArgument(
+            f"deliver_at must be a point in time, got {deliver_at!r}: write delay= for a time from now on"
+        )
     if isinstance(deliver_at, str):
         raise InvalidArgument(
-            f"deliver_at={deliver_at!r}: a datetime with a time zone, or milliseconds since 1970, not text"
+            f"deliver_at must be a datetime with a time zone or milliseconds since 1970, got {deliver_at!r}"
         )
     if deliver_at is not None:
         time_ms(deliver_at, 0, "deliver_at")
@@ -199,11 +200,11 @@ def check_time(
 
 def check_priority(priority: int | None, is_delayed: bool) -> None:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority < I32_END:
-        raise InvalidArgument(f"priority={priority!r}: a whole number from 0 on")
+        raise InvalidArgument(f"priority must be a whole number, at least 0, got {priority!r}")
     if is_delayed:
-        raise InvalidArgument("a delayed message has no priority: brokers take it away")
+        raise InvalidArgument("priority must not be given for a delayed message: brokers remove it")
 
 
 def _is_finite(delay: float | timedelta) -> bool:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    return 0 <= seconds < LONGEST_DELAY_S
+    return 0 <= seconds < MAX_DELAY_S

@@ -1,4 +1,4 @@
-"""Questions to name servers. They know nothing of each other: any of them can answer, all must be told."""
+"""Requests to name servers. They are independent: any of them can answer, and each must get every change."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from turbopump.remoting.connection import SpeaksHttp
 from turbopump.runtime.chance import Chance
 
 AS_BROKER = (
-    "it answers as a broker does; give the address of the name server, whose port is 9876 by default (a "
+    "it answers like a broker; give the address of the name server, whose port is 9876 by default (a "
     "broker's is 10911)"
 )
 IN_HTTP = "it answers in HTTP; give the address of the name server, whose port is 9876 by default"
@@ -24,7 +24,7 @@ class Caller(Protocol):
 
 
 def successful(answer: Command, server: str = "") -> Command:
-    """The answer, if it is one; else the refusal that it stands for is raised, noting who refused."""
+    """Returns a successful answer. Raises Refused for any other code, with a note that names the server."""
     if answer.code != ResponseCode.SUCCESS:
         refused = refusal(answer.code, answer.remark)
         if server:
@@ -34,7 +34,7 @@ def successful(answer: Command, server: str = "") -> Command:
 
 
 class NameServers:
-    """Asks one of them, picked by chance, and the next when it does not answer."""
+    """Asks one of the name servers, chosen at random, and the next one when it does not answer."""
 
     addresses: tuple[str, ...] = ()
     _current = 0
@@ -45,7 +45,7 @@ class NameServers:
         self.replace(addresses)
 
     def replace(self, addresses: Sequence[str]) -> None:
-        """Other servers from now on. The one in use stays in use when it is among them."""
+        """Replaces the addresses. The server in use stays in use if it is among them."""
         used = self.addresses[self._current] if self.addresses else None
         self.addresses = tuple(addresses)
         if used in self.addresses:
@@ -54,8 +54,9 @@ class NameServers:
             self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
-        """The answer of one of them, whatever its code. Raises Unreachable when none answers, and
-        NoNameServer when it is another kind of server.
+        """Returns the answer of one of the servers, whatever its code.
+
+        Raises Unreachable when none answers, and NoNameServer when it is another kind of server.
         """
         failure = OSError("none is known")
         for _ in self.addresses:
@@ -63,12 +64,12 @@ class NameServers:
             try:
                 answer = await self._calls.call(address, question, timeout_s)
                 if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    raise NoNameServer(f"{address} is no name server: {AS_BROKER}")
+                    raise NoNameServer(f"{address} is not a name server: {AS_BROKER}")
                 return answer
             except NoNameServer:
                 raise
             except SpeaksHttp as error:
-                raise NoNameServer(f"{address} is no name server: {IN_HTTP}") from error
+                raise NoNameServer(f"{address} is not a name server: {IN_HTTP}") from error
             except OSError as error:
                 failure = error
                 self._current = (self._current + 1) % len(self.addresses)

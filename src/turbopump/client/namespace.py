@@ -1,7 +1,7 @@
-"""Namespaces in the old way: `NS%name` on the wire, `name` for the user.
+"""Namespaces as a prefix of names: `NS%name` on the wire, `name` for the user.
 
-Retry and dead-letter topics keep their prefix in front: `%RETRY%NS%group`. Names of the system are never
-wrapped, and what is wrapped already stays as it is.
+Retry and dead-letter topics keep their prefix in front: `%RETRY%NS%group`. System names are never wrapped,
+and a name that is wrapped already stays as it is.
 """
 
 from turbopump.protocol import names
@@ -10,7 +10,7 @@ SEPARATOR = "%"
 
 
 def wrap(namespace: str, name: str) -> str:
-    """The topic or group as brokers know it.
+    """Returns the name of a topic or group as brokers know it.
 
     >>> wrap("shop", "orders"), wrap("shop", "%RETRY%billing"), wrap("shop", "shop%orders")
     ('shop%orders', '%RETRY%shop%billing', 'shop%orders')
@@ -24,7 +24,7 @@ def wrap(namespace: str, name: str) -> str:
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """The topic or group as the user knows it. Names of other namespaces stay whole.
+    """Returns the name of a topic or group as the user knows it; names of other namespaces stay.
 
     >>> unwrap("shop", "shop%orders"), unwrap("shop", "%DLQ%shop%billing"), unwrap("shop", "bar%orders")
     ('orders', '%DLQ%billing', 'bar%orders')
@@ -37,7 +37,7 @@ def unwrap(namespace: str, name: str) -> str:
 
 
 def marks(namespace: str) -> dict[str, str]:
-    """Namespaces in the new way: not in names, but as header fields of every request."""
+    """Returns the header fields of every request for `namespace_v2`, which is not part of names."""
     return {"nsd": "true", "ns": namespace} if namespace else {}
 
 

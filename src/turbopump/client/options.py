@@ -8,7 +8,7 @@ from turbopump.client.times import Time
 
 
 class ClientOptions(TypedDict, total=False):
-    """Of every client."""
+    """Settings of every client."""
 
     client_ip: str
     instance_name: str
@@ -41,7 +41,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Of a producer."""
+    """Settings of a producer."""
 
     telemetry: bool
     enable_stream_request_type: bool
@@ -74,7 +74,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ReadingOptions(ClientOptions, total=False):
-    """Of both kinds of consumers."""
+    """Settings of both kinds of consumers."""
 
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
@@ -87,7 +87,7 @@ class ReadingOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ReadingOptions, total=False):
-    """Of a push consumer."""
+    """Settings of a push consumer."""
 
     telemetry: bool
     enable_stream_request_type: bool
@@ -111,7 +111,7 @@ class ConsumerOptions(ReadingOptions, total=False):
 
 
 class PullOptions(ReadingOptions, total=False):
-    """Of a pull consumer."""
+    """Settings of a pull consumer."""
 
     telemetry: bool
     enable_stream_request_type: bool

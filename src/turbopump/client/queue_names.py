@@ -1,4 +1,4 @@
-"""Queues and topics in a namespace: as brokers know them, and as they are shown to the user. Pure."""
+"""Names of queues and topics in a namespace, as brokers know them and as the user sees them. Pure."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from turbopump.client.namespace import unwrap, wrap
 
 @dataclass(frozen=True, slots=True)
 class QueueNames:
-    """Without a namespace everything is as it is.
+    """Converts names between wire and user; without a namespace they are the same.
 
     >>> names = QueueNames("shop")
     >>> names.on_wire(MessageQueue("orders", "broker-a", 0)).topic
@@ -26,7 +26,7 @@ class QueueNames:
         return MessageQueue(self.shown_topic(queue.topic), queue.broker, queue.id)
 
     def topic(self, name: str) -> str:
-        """As brokers know it; groups too."""
+        """Returns the wire name of a topic, or of a group."""
         return wrap(self.namespace, name)
 
     def shown_topic(self, name: str) -> str:

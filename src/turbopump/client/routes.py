@@ -1,11 +1,10 @@
-"""Which brokers have which queues of a topic: asked from a name server, kept until in doubt.
+"""Routes: which brokers have which queues of a topic, asked from a name server and cached until in doubt.
 
-A route answers three questions: to which queues can one send, from which can one read, and at which address
-is a broker. Name servers know nothing of each other, so when one does not answer, the next is asked; when
-none does, what was known still serves.
+A route has the queues to send to, the queues to read from, and the addresses of brokers. Name servers are
+independent, so when one does not answer, the next is asked; when none does, the last known route is used.
 
-A broker may have slaves that can be read too. Whoever finds one of these addresses silent says so with
-`failed`; for a while others are preferred then, and after that it is tried again.
+A broker may have slaves that can be read too. A caller that finds an address silent reports it with `failed`:
+for a while other servers of the broker are preferred, then it is tried again.
 """
 
 import asyncio
@@ -33,12 +32,12 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_S = 3.0
 NEW_TOPIC_QUEUES = 4  # asked for when a send creates the topic
-AWAY_S = 10.0  # an address that failed is not the first choice for so long
+AWAY_S = 10.0  # how long an address that failed is avoided
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One server of a broker: 0 is the master, others are slaves."""
+    """One server of a broker: id 0 is the master, others are slaves."""
 
     id: int
     address: str
@@ -46,30 +45,32 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """One topic's queues and the brokers that have them: name → id → address, 0 being the master."""
+    """The queues of a topic, and the addresses of its brokers: name → id → address, id 0 is the master."""
 
     publish: tuple[MessageQueue, ...]
     subscribe: tuple[MessageQueue, ...]
     brokers: Mapping[str, Mapping[int, str]]
     unplaced: tuple[str, ...] = ()
-    """Brokers that have readable queues and no address."""
+    """Brokers with readable queues whose address is not known."""
 
     @property
     def readable(self) -> frozenset[str]:
-        """Every broker that has queues to read, whether it can be reached or not."""
+        """Names of all brokers with readable queues, even if their address is not known."""
         return frozenset((*(queue.broker for queue in self.subscribe), *self.unplaced))
 
     def master(self, broker: str) -> str | None:
         return self.brokers.get(broker, {}).get(MASTER_ID)
 
     def reader(self, broker: str) -> str | None:
-        """The master, or while it is away the replica with the lowest id."""
+        """Returns the address to read at: the master, or without one the slave with the lowest id."""
         replica = self.replica(broker)
         return replica.address if replica is not None else None
 
     def replica(self, broker: str, wanted: int = MASTER_ID, away: Collection[str] = ()) -> Replica | None:
-        """Where to read: the wanted one; of slaves, if it is missing, the next; else any, lowest id first.
-        Addresses that are away come last.
+        """Returns the server to read from; None: the broker has no address.
+
+        It is the wanted one; if a wanted slave is missing, the next; else any, lowest id first. Addresses in
+        `away` come last.
         """
         known = self.brokers.get(broker, {})
         first = [wanted] if wanted == MASTER_ID else [wanted, wanted + 1]
@@ -79,7 +80,10 @@ class TopicRoute:
 
 
 def route_of(topic: str, data: bodies.TopicRouteData) -> TopicRoute:
-    """An order topic's text `broker:n;broker:n` says by itself to which queues one can send."""
+    """Makes a route of a name server's answer.
+
+    For an order topic the text `broker:n;broker:n` alone says to which queues one can send.
+    """
     brokers = {broker.brokerName: dict(broker.brokerAddrs) for broker in data.brokerDatas}
     publish: list[MessageQueue] = []
     subscribe: list[MessageQueue] = []
@@ -106,7 +110,7 @@ def _of_order(topic: str, text: str) -> list[MessageQueue]:
 
 
 def route_of_new(topic: str, template: TopicRoute, most: int = NEW_TOPIC_QUEUES) -> TopicRoute:
-    """What the topic will be when a send creates it after the pattern of TBW102, with so many queues."""
+    """Returns the route that a topic will have when a send creates it like TBW102, with `most` queues."""
     queues = tuple(
         MessageQueue(topic, queue.broker, queue.id) for queue in template.publish if queue.id < most
     )
@@ -114,6 +118,8 @@ def route_of_new(topic: str, template: TopicRoute, most: int = NEW_TOPIC_QUEUES)
 
 
 class RouteCache:
+    """The known routes of a client."""
+
     def __init__(self, name_servers: NameServers, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._name_servers = name_servers
         self._timeout_s = timeout_s
@@ -123,7 +129,10 @@ class RouteCache:
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
 
     async def find(self, topic: str) -> TopicRoute:
-        """Raises TopicNotFound when no broker has the topic, OSError when no name server answers."""
+        """Returns a known route, or asks for it.
+
+        Raises TopicNotFound when no broker has the topic, OSError when no name server answers.
+        """
         known = self._known.get(topic)
         if known is not None and topic not in self._doubted:
             return known
@@ -135,17 +144,18 @@ class RouteCache:
             return known
 
     def known(self, topic: str) -> TopicRoute | None:
-        """Without asking anyone, also when it is in doubt."""
+        """Returns the known route without a request, even if it is in doubt."""
         return self._known.get(topic)
 
     async def find_or_template(self, topic: str, queues: int = NEW_TOPIC_QUEUES) -> TopicRoute:
-        """For a send: a topic that no one has gets the queues that the send will create."""
+        """Returns the route for a send; of a new topic, the queues that the send will create."""
         try:
             return await self.find(topic)
         except TopicNotFound:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> TopicRoute:
+        """Asks for the route now. Raises as `find`."""
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)
@@ -157,12 +167,12 @@ class RouteCache:
         return route
 
     async def refresh_known(self, topics: Iterable[str]) -> None:
-        """Of these topics and all that are known. What cannot be had now stays as it was."""
+        """Refreshes the routes of these topics and all known ones; on a failure the old route stays."""
         for topic in {*topics, *self._known}:
             await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
-        """Asked for again now; what cannot be had stays as it was."""
+        """Refreshes one route; on a failure, which is logged, the old route stays."""
         kept = self._known.get(topic)
         try:
             await self.refresh(topic)
@@ -170,14 +180,17 @@ class RouteCache:
             if kept is not None:
                 self._known[topic] = kept
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(topic, "The route of %s is not refreshed: %s", topic, error)
+            self._failures.log(topic, "Cannot refresh the route of %s: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
-        """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""
+        """Returns the address to read this queue at.
+
+        Raises as `find`, or ConnectionError when there is none.
+        """
         return (await self.replica(queue)).address
 
     async def replica(self, queue: MessageQueue, wanted: int = MASTER_ID) -> Replica:
-        """As `reader`, with the wish for one of the broker's servers."""
+        """Returns the server to read this queue from, preferably the wanted one. Raises as `reader`."""
         route = await self.find(queue.topic)
         found = route.replica(queue.broker, wanted, self._away_now() if self._away else ())
         if found is None:
@@ -188,8 +201,9 @@ class RouteCache:
     async def ask_replica(
         self, queue: MessageQueue, ask: Callable[[Replica], Awaitable[T]], wanted: int = MASTER_ID
     ) -> T:
-        """What one of the broker's servers says: the wanted one, or at once another when it is not there.
-        One that is there and silent has used up the time: then it is the next call that goes elsewhere.
+        """Asks one of the broker's servers: the wanted one, or at once another when that cannot be reached.
+
+        A server that is connected and silent has used up the time: then the next call goes to another one.
         """
         replica = await self.replica(queue, wanted)
         try:
@@ -199,18 +213,20 @@ class RouteCache:
             other = None if isinstance(error, TimeoutError) else await self._other(queue, replica)
             if other is None:
                 raise
-            log.info("Broker %s is not at %s: %s is asked", queue.broker, replica.address, other.address)
+            log.info(
+                "Broker %s cannot be reached at %s; asking %s", queue.broker, replica.address, other.address
+            )
         return await ask(other)
 
     async def _other(self, queue: MessageQueue, than: Replica) -> Replica | None:
         try:
             found = await self.replica(queue, than.id)
-        except (OSError, Refused):  # what is known by now is less than before
+        except (OSError, Refused):  # the route is not known any more
             return None
         return found if found.address != than.address else None
 
     def failed(self, topic: str, address: str) -> None:
-        """It did not answer: the route may have changed, and others of its broker are asked for a while."""
+        """Reports that an address did not answer: it is avoided for a while, and the route is in doubt."""
         self._away[address] = asyncio.get_running_loop().time() + AWAY_S
         self.doubt(topic)
 
@@ -220,18 +236,18 @@ class RouteCache:
         return self._away
 
     def doubt(self, topic: str) -> None:
-        """A broker of this route failed: ask again before the next use."""
+        """Marks a route as doubtful: `find` asks for it again."""
         self._doubted.add(topic)
 
 
 class RoundRobin:
-    """Round robin over the queues of each topic, away from the broker that has just failed when there is
-    another.
-    """
+    """Chooses the queues of each topic in turn; avoids the broker that has just failed if it can."""
 
     def __init__(self, chance: Chance) -> None:
         self._first = chance.randrange(1 << 16)
-        self._last: dict[str, int] = {}  # by topic: two that take turns must not get half their queues each
+        self._last: dict[
+            str, int
+        ] = {}  # per topic: with one counter, two alternating topics would use half their queues each
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
         topic = queues[0].topic

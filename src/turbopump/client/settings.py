@@ -1,8 +1,8 @@
 """Every setting of a client: its default, its bounds, what it means, and what Apache's clients call it.
 
-These tables are the truth: the keyword arguments of the clients (`options.py`), the page docs/settings.md and
-the checks are made from them. Names are Apache's in Python's spelling; all durations are seconds, all sizes
-bytes. What Apache's clients need and ours do not is in `NOT_NEEDED`, with the reason.
+The keyword arguments of the clients (`options.py`), the page docs/settings.md and the checks are generated
+from these tables. Names are Apache's in Python's spelling; all durations are seconds, all sizes bytes.
+`NOT_NEEDED` lists what Apache's clients need and this one does not, with the reason.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 
 MIB = 1 << 20
-LOOKS_LIKE_MS = 600.0  # seconds; who gives more to a timeout that is short by nature means milliseconds
+LOOKS_LIKE_MS = 600.0  # seconds; a larger timeout was probably meant as milliseconds
 
 T = TypeVar("T")
 
@@ -33,24 +33,27 @@ def setting(
     high: float | None = None,
     unit: str = "",
 ) -> T:
-    """A field with what the tables need. `unit` "s" makes a far too large number an error that says why."""
+    """Makes a field with its documentation and bounds.
+
+    With `unit` "s" a number like milliseconds is refused.
+    """
     about = {"doc": doc, "java": java, "low": low, "high": high, "unit": unit}
     return dataclasses.field(default=default, metadata=about)
 
 
 class MessageModel(Enum):
-    """Who gets a message: one member of the group, or each."""
+    """Whether one member of the group gets a message, or each."""
 
     CLUSTERING = "clustering"
     BROADCASTING = "broadcasting"
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group begins that has never committed an offset.
+    """Where a group begins that never committed an offset.
 
-    A broker that still has a queue's first message in memory answers "0" for a new group, so LAST then means
-    "from the beginning" too. A new or empty queue is read from its first message on, whenever that arrives;
-    so is the retry topic, always.
+    A broker that still has a queue's first message in memory answers "0" for a new group, so LAST then begins
+    at the first message too. A new or empty queue is read from its first message on, whenever that arrives,
+    and so is the retry topic.
     """
 
     CONSUME_FROM_LAST_OFFSET = "last"
@@ -59,14 +62,14 @@ class ConsumeFromWhere(Enum):
 
 
 class LatencyTable(Enum):
-    """How long a producer stays away from a slow broker: a table of Apache's clients."""
+    """Tables of Apache's clients for how long a producer avoids a slow broker."""
 
     V5 = "5.x"
     V4 = "4.x"
 
 
 class AccessChannel(Enum):
-    """What stands before the brokers. It changes the topic and the layout of message traces."""
+    """How brokers are accessed, which changes the topic and the layout of message traces."""
 
     LOCAL = "local"
     CLOUD = "cloud"
@@ -74,89 +77,99 @@ class AccessChannel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Of every client."""
+    """Settings of every client."""
 
-    client_ip: str = setting("", "address in the client id; found by the way to a name server", "clientIP")
+    client_ip: str = setting(
+        "",
+        "address in the client id; default: the local address of the connection to a name server",
+        "clientIP",
+    )
     instance_name: str = setting(
         "DEFAULT",
-        "clients of one process with the same explicit name share connections; DEFAULT is one of its own",
+        "clients of one process with the same explicit name share connections; with DEFAULT each has its own",
         "instanceName",
     )
-    namespace: str = setting("", "prefix `NS%` of topics and groups, unseen by the user", "namespace")
+    namespace: str = setting("", "prefix `NS%` of topics and groups, invisible to the user", "namespace")
     namespace_v2: str = setting("", "sent as `nsd` and `ns` with each request", "namespaceV2")
     unit_mode: bool = setting(False, "the unit flag of sends and heartbeats", "unitMode")
     unit_name: str = setting("", "third part of the client id, and of the discovery URL", "unitName")
     name_server_domain: str = setting(
         "",
-        "host[:port] asked over HTTP when no name server is given anywhere; empty: nobody is asked, and "
-        "127.0.0.1:9876 is used (Apache's clients ask jmenv.tbsite.net)",
+        "host[:port] asked over HTTP when no name server is configured; empty: no request, 127.0.0.1:9876 is "
+        "used (Apache's clients ask jmenv.tbsite.net)",
         "rocketmq.namesrv.domain",
     )
     name_server_subgroup: str = setting(
         "nsaddr", "last part of the discovery URL", "rocketmq.namesrv.domain.subgroup"
     )
     poll_name_server_interval: float = setting(
-        30.0, "between refreshes of routes", "pollNameServerInterval", low=0.01, unit="s"
+        30.0, "interval between refreshes of routes", "pollNameServerInterval", low=0.01, unit="s"
     )
     heartbeat_broker_interval: float = setting(
-        30.0, "between heartbeats", "heartbeatBrokerInterval", low=0.01, unit="s"
+        30.0, "interval between heartbeats", "heartbeatBrokerInterval", low=0.01, unit="s"
     )
     use_heartbeat_v2: bool = setting(
         False,
-        "subscriptions go with a heartbeat only when they have changed (brokers of 5.x)",
+        "heartbeats include subscriptions only when they have changed (brokers of 5.x)",
         "useHeartbeatV2",
     )
     persist_consumer_offset_interval: float = setting(
-        5.0, "between commits of offsets", "persistConsumerOffsetInterval", low=0.01, unit="s"
+        5.0, "interval between commits of offsets", "persistConsumerOffsetInterval", low=0.01, unit="s"
     )
     pull_time_delay_when_exception: float = setting(
         1.0, "pause after a pull that failed", "pullTimeDelayMillsWhenException", low=0, unit="s"
     )
     mq_client_api_timeout: float = setting(
-        3.0, "for routes, heartbeats and member lists", "mqClientApiTimeout", low=0.001, unit="s"
+        3.0, "timeout of routes, heartbeats and member lists", "mqClientApiTimeout", low=0.001, unit="s"
     )
     connect_timeout: float = setting(
-        3.0, "for a new connection", "com.rocketmq.remoting.client.connect.timeout", low=0.001, unit="s"
+        3.0,
+        "timeout of a new connection",
+        "com.rocketmq.remoting.client.connect.timeout",
+        low=0.001,
+        unit="s",
     )
     vip_channel_enabled: bool = setting(
-        False, "sends and offsets go to the broker's port minus 2", "vipChannelEnabled"
+        False, "send messages and offsets to the broker's port minus 2", "vipChannelEnabled"
     )
     decode_decompress_body: bool = setting(
-        True, "compressed bodies are given out decompressed", "decodeDecompressBody"
+        True, "decompress the bodies of received messages", "decodeDecompressBody"
     )
-    use_tls: bool = setting(False, "TLS to name servers and brokers", "useTLS")
+    use_tls: bool = setting(False, "use TLS to name servers and brokers", "useTLS")
     tls_trust_cert_path: str = setting(
         "",
-        "PEM of the authorities; without it certificates and host names are checked with the system's roots",
+        "PEM file of the authorities; without it the system's roots verify certificates and host names",
         "tls.client.trustCertPath",
     )
     tls_auth_server: bool = setting(
         True,
-        "False: any certificate is accepted, which keeps out readers and not one who sits in between "
+        "False: accept any certificate, which protects from eavesdroppers but not from a man in the middle "
         "(Apache's default)",
         "tls.client.authServer",
     )
-    tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
-    tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
-    tls_key_password: str = setting("", "of our key", "tls.client.keyPassword")
+    tls_cert_path: str = setting("", "PEM file of the client's certificate", "tls.client.certPath")
+    tls_key_path: str = setting("", "PEM file of the client's key", "tls.client.keyPath")
+    tls_key_password: str = setting("", "password of the client's key", "tls.client.keyPassword")
     socks_proxy_config: str = setting(
-        "", "JSON: networks and the SOCKS5 proxies through which they are reached", "socksProxyConfig"
+        "", "JSON: networks and the SOCKS5 proxies to reach them", "socksProxyConfig"
     )
     enable_trace: bool = setting(
-        False, "each message sent or consumed leaves a record in the trace topic", "enableTrace"
+        False, "write a record for each sent or consumed message to the trace topic", "enableTrace"
     )
-    trace_topic: str = setting("", "another trace topic than RMQ_SYS_TRACE_TOPIC", "traceTopic")
+    trace_topic: str = setting("", "trace topic; default: RMQ_SYS_TRACE_TOPIC", "traceTopic")
     trace_msg_batch_num: int = setting(
-        10, "records of one message of the trace topic; more than 20 are 20", "traceMsgBatchNum", low=1
+        10, "trace records per message of the trace topic, at most 20", "traceMsgBatchNum", low=1
     )
     access_channel: AccessChannel = setting(
-        AccessChannel.LOCAL, "`cloud`: traces go to topics by region, in a cloud's layout", "accessChannel"
+        AccessChannel.LOCAL,
+        "`cloud`: send traces to one topic per region, in the cloud's layout",
+        "accessChannel",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """Of a producer."""
+    """Settings of a producer."""
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
@@ -165,27 +178,35 @@ class ProducerSettings(ClientSettings):
         False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
     create_topic_key: str = setting(
-        AUTO_CREATE_TOPIC, "template of topics that a send creates", "createTopicKey"
+        AUTO_CREATE_TOPIC, "template topic for topics that a send creates", "createTopicKey"
     )
-    default_topic_queue_nums: int = setting(4, "queues of such a topic", "defaultTopicQueueNums", low=1)
+    default_topic_queue_nums: int = setting(
+        4, "number of queues of a topic that a send creates", "defaultTopicQueueNums", low=1
+    )
     send_msg_timeout: float = setting(
-        3.0, "for a whole send, all tries together", "sendMsgTimeout", low=0.001, unit="s"
+        3.0, "timeout of a send, all tries together", "sendMsgTimeout", low=0.001, unit="s"
     )
     send_msg_max_timeout_per_request: float = setting(
-        -1.0, "for one try while another is possible; -1: no limit of its own", "sendMsgMaxTimeoutPerRequest"
+        -1.0,
+        "timeout of a try that is not the last; -1: only the timeout of the send",
+        "sendMsgMaxTimeoutPerRequest",
     )
     compress_msg_body_over_howmuch: int = setting(
-        4096, "bodies of that many bytes and more are compressed", "compressMsgBodyOverHowmuch", low=0
+        4096, "compress bodies of at least this many bytes", "compressMsgBodyOverHowmuch", low=0
     )
-    compress_level: int = setting(5, "0 to 9", "compressLevel", low=0, high=9)
-    compress_type: str = setting("ZLIB", "ZLIB, LZ4 or ZSTD", "compressType")
+    compress_level: int = setting(5, "compression level", "compressLevel", low=0, high=9)
+    compress_type: str = setting("ZLIB", "compression: ZLIB, LZ4 or ZSTD", "compressType")
     retry_times_when_send_failed: int = setting(
-        2, "more tries after the first", "retryTimesWhenSendFailed", low=0
+        2, "how many tries follow a failed first try", "retryTimesWhenSendFailed", low=0
     )
     retry_another_broker_when_not_store_ok: bool = setting(
-        False, "also when stored, but not as asked", "retryAnotherBrokerWhenNotStoreOK"
+        False,
+        "try another broker also when a message was stored less safely than asked",
+        "retryAnotherBrokerWhenNotStoreOK",
     )
-    max_message_size: int = setting(4 * MIB, "longest body, before compression", "maxMessageSize", low=1)
+    max_message_size: int = setting(
+        4 * MIB, "maximum size of a body, before compression", "maxMessageSize", low=1
+    )
     retry_response_codes: frozenset[int] = setting(
         frozenset(
             {
@@ -199,98 +220,112 @@ class ProducerSettings(ClientSettings):
                 ResponseCode.GO_AWAY,
             }
         ),
-        "answers after which another broker may do better",
+        "response codes after which another broker is tried",
         "retryResponseCodes",
     )
     send_latency_fault_enable: bool = setting(
-        False, "stay away for a while from brokers that were slow or failed", "sendLatencyFaultEnable"
+        False, "avoid brokers for a while that were slow or failed", "sendLatencyFaultEnable"
     )
     start_detector_enable: bool = setting(
-        False, "with it, brokers that could not be reached are tried without messages", "startDetectorEnable"
+        False,
+        "with send_latency_fault_enable: probe brokers that could not be reached",
+        "startDetectorEnable",
     )
-    detect_timeout: float = setting(0.2, "for such a try", "detectTimeout", low=0.001, unit="s")
+    detect_timeout: float = setting(0.2, "timeout of a probe", "detectTimeout", low=0.001, unit="s")
     detect_interval: float = setting(
-        2.0, "between two tries of a broker", "detectInterval", low=0.01, unit="s"
+        2.0, "interval between two probes of a broker", "detectInterval", low=0.01, unit="s"
     )
     latency_max: tuple[float, ...] = setting(
-        (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0), "steps of slowness", "latencyMax"
+        (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0),
+        "latencies from which a broker is avoided, in steps",
+        "latencyMax",
     )
     not_available_duration: tuple[float, ...] = setting(
-        (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0), "how long to stay away, for each step", "notAvailableDuration"
+        (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0),
+        "how long a broker is avoided, for each step",
+        "notAvailableDuration",
     )
     latency_table: LatencyTable = setting(
         LatencyTable.V5,
-        '"4.x" instead of the two rows above: 0.55 s away for 30 s, 1 s for 60 s, a failure for 600 s',
+        '"4.x" replaces the two settings above: 0.55 s is avoided for 30 s, 1 s for 60 s, failures for 600 s',
         "",
     )
     max_in_flight: int = setting(
-        1024, "sends under way; more wait, within their timeout", "backPressureForAsyncSendNum", low=1
+        1024,
+        "maximum number of sends in flight; more wait, within their timeout",
+        "backPressureForAsyncSendNum",
+        low=1,
     )
     max_in_flight_bytes: int = setting(
-        100 * MIB, "their bodies together", "backPressureForAsyncSendSize", low=1
+        100 * MIB, "maximum bytes of all bodies in flight", "backPressureForAsyncSendSize", low=1
     )
     auto_batch: bool = setting(
-        False, "single sends without a timeout of their own are gathered into batches", "autoBatch"
+        False, "collect single sends without a timeout of their own into batches", "autoBatch"
     )
     batch_max_delay: float = setting(
         0.01,
-        "how long the first message of such a batch waits for others",
+        "how long the first message of an automatic batch waits for others",
         "batchMaxDelayMs",
         low=0.001,
         high=30,
     )
     batch_max_bytes: int = setting(
-        32 * 1024, "a batch with more is sent at once", "batchMaxBytes", low=1, high=2 * MIB
+        32 * 1024, "an automatic batch with more bytes is sent at once", "batchMaxBytes", low=1, high=2 * MIB
     )
     total_batch_max_bytes: int = setting(
-        32 * MIB, "in all such batches together; what comes then is sent alone", "totalBatchMaxBytes", low=1
+        32 * MIB,
+        "maximum bytes of all automatic batches together; further messages are sent alone",
+        "totalBatchMaxBytes",
+        low=1,
     )
     check_thread_pool_max_size: int = setting(
-        1, "transactions that `check` is asked about at once", "checkThreadPoolMaxSize", low=1
+        1, "how many calls of `check` run at the same time", "checkThreadPoolMaxSize", low=1
     )
     check_request_hold_max: int = setting(
-        2000, "questions about transactions that may wait for `check`", "checkRequestHoldMax", low=1
+        2000, "how many transaction checks may wait for `check`", "checkRequestHoldMax", low=1
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings(ClientSettings):
-    """Of both kinds of consumers."""
+    """Settings of both kinds of consumers."""
 
     message_model: MessageModel = setting(
-        MessageModel.CLUSTERING, "one member gets a message, or each", "messageModel"
+        MessageModel.CLUSTERING, "whether one member of the group gets a message, or each", "messageModel"
     )
     consume_from_where: ConsumeFromWhere = setting(
         ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, "where a new group begins", "consumeFromWhere"
     )
     consume_timestamp: Time | None = setting(
         None,
-        "with CONSUME_FROM_TIMESTAMP: a datetime or ISO text with a time zone, milliseconds since 1970, "
-        "a negative timedelta or an age such as `10m` before the start; without it half an hour before",
+        "for CONSUME_FROM_TIMESTAMP: a datetime or ISO text with a time zone, milliseconds since 1970, a "
+        "negative timedelta or an age such as `10m` before the start; default: half an hour before the start",
         "consumeTimestamp",
     )
     allocate_message_queue_strategy: Strategy = setting(
-        averagely, "which queues are whose; the same in all members", "allocateMessageQueueStrategy"
+        averagely,
+        "assigns queues to members; must be the same in all members",
+        "allocateMessageQueueStrategy",
     )
     pull_threshold_for_queue: int = setting(
-        1000, "messages held of one queue", "pullThresholdForQueue", low=1, high=65535
+        1000, "maximum number of fetched messages of one queue", "pullThresholdForQueue", low=1, high=65535
     )
     pull_threshold_size_for_queue: int = setting(
-        100 * MIB, "bytes held of one queue", "pullThresholdSizeForQueue", low=1
+        100 * MIB, "maximum bytes of fetched messages of one queue", "pullThresholdSizeForQueue", low=1
     )
     pull_batch_size_in_bytes: int = setting(
-        256 * 1024, "bytes of a pull (brokers of 5.x)", "pullBatchSizeInBytes", low=1
+        256 * 1024, "maximum bytes of a pull (brokers of 5.x)", "pullBatchSizeInBytes", low=1
     )
     local_offset_store_dir: str = setting(
         str(Path("~") / ".rocketmq_offsets"),
-        "where a broadcasting consumer keeps its offsets",
+        "directory of the offsets of a broadcasting consumer",
         "rocketmq.client.localOffsetStoreDir",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ReadingSettings):
-    """Of a push consumer."""
+    """Settings of a push consumer."""
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
@@ -298,75 +333,79 @@ class ConsumerSettings(ReadingSettings):
     enable_stream_request_type: bool = setting(
         False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
-    consume_thread_min: int = setting(20, "listeners at work", "consumeThreadMin", low=1, high=1000)
-    consume_thread_max: int = setting(20, "most of them", "consumeThreadMax", low=1, high=1000)
+    consume_thread_min: int = setting(
+        20, "number of workers that are kept ready", "consumeThreadMin", low=1, high=1000
+    )
+    consume_thread_max: int = setting(20, "maximum number of workers", "consumeThreadMax", low=1, high=1000)
     consume_concurrently_max_span: int = setting(
         2000,
-        "between the oldest unfinished offset of a queue and the newest",
+        "maximum distance between the oldest unfinished and the newest offset of a queue",
         "consumeConcurrentlyMaxSpan",
         low=1,
         high=65535,
     )
     pull_threshold_for_topic: int = setting(
-        -1, "messages held of one topic, shared by its queues; -1: no limit", "pullThresholdForTopic"
+        -1,
+        "maximum number of fetched messages of one topic, divided among its queues; -1: no limit",
+        "pullThresholdForTopic",
     )
     pull_threshold_size_for_topic: int = setting(
-        -1, "bytes held of one topic; -1: no limit", "pullThresholdSizeForTopic"
+        -1, "maximum bytes of fetched messages of one topic; -1: no limit", "pullThresholdSizeForTopic"
     )
     pull_interval: float = setting(0.0, "pause between pulls", "pullInterval", low=0, unit="s")
     consume_message_batch_max_size: int = setting(
-        1, "messages a batch listener gets at once", "consumeMessageBatchMaxSize", low=1, high=1024
+        1, "maximum number of messages per call of a listener", "consumeMessageBatchMaxSize", low=1, high=1024
     )
     pull_batch_size: int = setting(32, "messages of a pull", "pullBatchSize", low=1, high=1024)
     post_subscription_when_pull: bool = setting(
-        False, "the expression goes with every pull", "postSubscriptionWhenPull"
+        False, "send the expression with every pull", "postSubscriptionWhenPull"
     )
     max_reconsume_times: int = setting(
         -1,
-        "deliveries after the first; -1: 16, in ordered listeners without end",
+        "maximum number of deliveries after the first; -1: 16, unlimited for ordered listeners",
         "maxReconsumeTimes",
         low=-1,
     )
     suspend_current_queue_time: float = setting(
         1.0,
-        "pause of an ordered queue whose message failed",
+        "pause of an ordered queue after a failed message",
         "suspendCurrentQueueTimeMillis",
         low=0.01,
         high=30,
     )
     consume_timeout: float = setting(
-        900.0, "a message that is in work for so long is sent back", "consumeTimeout", low=0.001
+        900.0, "send a message back whose listener runs longer", "consumeTimeout", low=0.001
     )
     await_termination_when_shutdown: float = setting(
         30.0,
-        "for listeners at work when the consumer stops (Apache's default of 0 interrupts them)",
+        "how long closing waits for running listeners (Apache's default of 0 interrupts them)",
         "awaitTerminationMillisWhenShutdown",
         low=0,
         unit="s",
     )
     rebalance_wait_interval: float = setting(
         20.0,
-        "between looks at who has which queue",
+        "interval between rebalances",
         "rocketmq.client.rebalance.waitInterval",
         low=0.01,
         unit="s",
     )
     rebalance_lock_interval: float = setting(
         20.0,
-        "between renewals of ordered locks",
+        "interval between renewals of the locks of ordered queues",
         "rocketmq.client.rebalance.lockInterval",
         low=0.01,
         unit="s",
     )
     rebalance_lock_max_live_time: float = setting(
         30.0,
-        "a lock not renewed for so long is not used",
+        "how long a lock is used without renewal",
         "rocketmq.client.rebalance.lockMaxLiveTime",
         low=0.01,
     )
     max_time_consume_continuously: float = setting(
         60.0,
-        "an ordered queue lets others in after that",
+        "how long an ordered queue is consumed before others get a turn",
         "rocketmq.client.maxTimeConsumeContinuously",
         low=0.01,
     )
@@ -374,7 +413,7 @@ class ConsumerSettings(ReadingSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings(ReadingSettings):
-    """Of a pull consumer."""
+    """Settings of a pull consumer."""
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
@@ -384,31 +423,52 @@ class PullSettings(ReadingSettings):
     )
     broker_suspend_max_time: float = setting(
         20.0,
-        "a pull that finds nothing waits so long at the broker",
+        "how long the broker holds a pull that finds no message",
         "brokerSuspendMaxTimeMillis",
         low=0,
         unit="s",
     )
     consumer_timeout_when_suspend: float = setting(
-        30.0, "for such a pull as a whole", "consumerTimeoutMillisWhenSuspend", low=0.001, unit="s"
+        30.0,
+        "timeout of a pull that the broker may hold",
+        "consumerTimeoutMillisWhenSuspend",
+        low=0.001,
+        unit="s",
     )
     consumer_pull_timeout: float = setting(
-        10.0, "for a pull that does not wait", "consumerPullTimeoutMillis", low=0.001, unit="s"
+        10.0,
+        "timeout of a pull that the broker does not hold",
+        "consumerPullTimeoutMillis",
+        low=0.001,
+        unit="s",
     )
-    auto_commit: bool = setting(True, "what `poll` gave out is committed regularly", "autoCommit")
+    auto_commit: bool = setting(True, "commit regularly what `poll` gave out", "autoCommit")
     auto_commit_interval: float = setting(
-        5.0, "between these commits", "autoCommitIntervalMillis", low=0.01, unit="s"
+        5.0, "interval between automatic commits", "autoCommitIntervalMillis", low=0.01, unit="s"
     )
     pull_batch_size: int = setting(10, "messages of a pull", "pullBatchSize", low=1, high=1024)
-    pull_threshold_for_all: int = setting(10_000, "messages held of all queues", "pullThresholdForAll", low=1)
+    pull_threshold_for_all: int = setting(
+        10_000, "maximum number of fetched messages of all queues", "pullThresholdForAll", low=1
+    )
     consume_max_span: int = setting(
-        2000, "between the oldest and the newest message held of a queue", "consumeMaxSpan", low=1
+        2000,
+        "maximum distance between the oldest and the newest fetched offset of a queue",
+        "consumeMaxSpan",
+        low=1,
     )
-    poll_timeout: float = setting(5.0, "how long `poll` waits", "pollTimeoutMillis", low=0, unit="s")
+    poll_timeout: float = setting(
+        5.0, "how long `poll` waits by default", "pollTimeoutMillis", low=0, unit="s"
+    )
     topic_metadata_check_interval: float = setting(
-        30.0, "between looks for changed queues", "topicMetadataCheckIntervalMillis", low=0.01, unit="s"
+        30.0,
+        "interval between checks for changed queues",
+        "topicMetadataCheckIntervalMillis",
+        low=0.01,
+        unit="s",
     )
-    max_reconsume_times: int = setting(16, "used by `send_back`", "maxReconsumeTimes", low=-1)
+    max_reconsume_times: int = setting(
+        16, "maximum number of deliveries after the first, for `send_back`", "maxReconsumeTimes", low=-1
+    )
 
 
 NOT_NEEDED: Mapping[str, str] = {
@@ -420,25 +480,25 @@ NOT_NEEDED: Mapping[str, str] = {
     "decodeReadBody": "bodies are read when you ask for them",
     "retryTimesWhenSendAsyncFailed": "awaited sends retry as blocking ones do: retry_times_when_send_failed",
     "enableBackpressureForAsyncMode": "it is always on: max_in_flight",
-    "maxPageSizeInGetMetadata": "lists come whole, or the tool says where they were cut",
-    "language": "we are PYTHON",
+    "maxPageSizeInGetMetadata": "lists are complete, or the tool says where they were cut",
+    "language": "it is always PYTHON",
     "offsetStore": "it follows from message_model",
     "transactionListener": "Producer(check=…), and send_in_transaction(message, execute)",
-    "checkThreadPoolMinSize": "threads are there when they are needed: check_thread_pool_max_size",
+    "checkThreadPoolMinSize": "threads are started when they are needed: check_thread_pool_max_size",
 }
-"""Java's name of a setting → why there is no such keyword here."""
+"""Java's name of a setting → why it has no keyword here."""
 
 NOT_OFFERED: Mapping[str, str] = {
-    "clientRebalance": "there is no POP: members divide the queues themselves",
+    "clientRebalance": "there is no POP mode: members divide the queues themselves",
     "popThresholdForQueue": "there is no POP mode",
     "popInvisibleTime": "there is no POP mode",
     "popBatchNums": "there is no POP mode",
 }
-"""The same for what Apache's clients can do and ours cannot."""
+"""Java's name of a setting → what Apache's clients can do and this one cannot."""
 
 
 def check(settings: ClientSettings) -> None:
-    """Raises InvalidArgument for the first value that is of another type, or out of its bounds."""
+    """Raises InvalidArgument for the first value that has the wrong type or is out of bounds."""
     for field in dataclasses.fields(settings):
         value, about = getattr(settings, field.name), field.metadata
         _check_type(field.name, value, field.default)
@@ -447,10 +507,11 @@ def check(settings: ClientSettings) -> None:
         low, high = about["low"], about["high"]
         if (low is not None and value < low) or (high is not None and value > high):
             allowed = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise InvalidArgument(f"{field.name} must be {allowed}, not {value}")
+            raise InvalidArgument(f"{field.name} must be {allowed}, got {value}")
         if about["unit"] == "s" and value > LOOKS_LIKE_MS:
             raise InvalidArgument(
-                f"{field.name} is in seconds: {value} looks like milliseconds; write {value / 1000}"
+                f"{field.name} must be seconds, got {value}, which looks like milliseconds: "
+                f"write {value / 1000}"
             )
     if isinstance(settings, ReadingSettings) and settings.consume_timestamp is not None:
         past_ms(settings.consume_timestamp, 0, "consume_timestamp")
@@ -462,7 +523,7 @@ def _check_type(name: str, value: object, default: object) -> None:
         return
     if kind is float and type(value) is int:
         return
-    raise InvalidArgument(f"{name} is {_a(kind)}, not {value!r}")
+    raise InvalidArgument(f"{name} must be {_a(kind)}, got {value!r}")
 
 
 def _a(kind: type) -> str:
@@ -470,7 +531,7 @@ def _a(kind: type) -> str:
 
 
 def _meant(kind: type[ClientSettings], name: str, value: Any) -> Any:
-    """A choice may be given by its word or by Apache's name; a file can say it in no other way."""
+    """Returns the enum member that its value or Apache's name means, as a file gives it."""
     default = next(field.default for field in dataclasses.fields(kind) if field.name == name)
     if not isinstance(default, Enum) or isinstance(value, Enum):
         return value
@@ -478,11 +539,11 @@ def _meant(kind: type[ClientSettings], name: str, value: Any) -> Any:
         if value in (choice.value, choice.name):
             return choice
     words = ", ".join(repr(choice.value) for choice in type(default))
-    raise InvalidArgument(f"{name} is one of {words}, or of {type(default).__name__}; not {value!r}")
+    raise InvalidArgument(f"{name} must be one of {words}, or of {type(default).__name__}, got {value!r}")
 
 
 def every_name() -> frozenset[str]:
-    """Of all kinds of clients."""
+    """Returns the names of the settings of all kinds of clients."""
     kinds = (ProducerSettings, ConsumerSettings, PullSettings)
     return frozenset(field.name for kind in kinds for field in dataclasses.fields(kind))
 
@@ -491,7 +552,7 @@ S = TypeVar("S", bound=ClientSettings)
 
 
 def made(kind: type[S], given: Mapping[str, Any], defaults: Mapping[str, Any] = {}) -> S:
-    """Settings of that kind: what is given, then `defaults` where they apply, then our own defaults."""
+    """Makes settings of a kind from what is given, then `defaults`, then the defaults of the kind."""
     known = {field.name for field in dataclasses.fields(kind)}
     for name in given:
         if name not in known:
@@ -503,6 +564,7 @@ def made(kind: type[S], given: Mapping[str, Any], defaults: Mapping[str, Any] = 
 
 
 def unknown(name: str, known: Collection[str]) -> str:
+    """Returns the error text for a setting that does not exist."""
     import difflib
 
     camel = "".join(part.title() if number else part for number, part in enumerate(name.split("_")))

@@ -1,8 +1,8 @@
 """Heartbeats without subscriptions, for brokers that have them already (`use_heartbeat_v2`).
 
-Pure. A broker of 5.x says in its answer that it understands them. From then on it hears the subscriptions
-again only when they have changed, when it asks for them, or when its connection is a new one. The fingerprint
-tells it whether what it has is what we mean; versions are no part of that, since members differ in them.
+Pure. A broker of 5.x says in its answer that it supports them. From then on it gets the subscriptions again
+only when they have changed, when it asks for them, or when its connection is new. The fingerprint tells it
+whether its copy is current; versions are not part of it, because they differ between members.
 """
 
 from dataclasses import dataclass, field
@@ -16,9 +16,11 @@ from turbopump.protocol.headers.client import HeartbeatResponse
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
+    """A hash of the subscriptions in a heartbeat, and their versions."""
+
     number: int
     versions: tuple[int, ...]
-    """Of the subscriptions: pulls name them, so a broker must have heard the newest."""
+    """Versions of the subscriptions: pulls name them, so a broker must have the newest."""
 
     @classmethod
     def of(cls, described: bodies.HeartbeatData) -> "Fingerprint":
@@ -32,17 +34,19 @@ class Fingerprint:
                 for group, own in zip(groups, found, strict=True)
             ],
         )
-        number = java_hash(bare.encode().decode()) or 1  # 0 is that of heartbeats of the first kind
+        number = java_hash(bare.encode().decode()) or 1  # 0 means a heartbeat of the first version
         return cls(number, tuple(one.subVersion for own in found for one in own))
 
 
 @dataclass
 class ShortHeartbeats:
+    """Decides for each broker whether a heartbeat can leave out the subscriptions."""
+
     _told: dict[str, Fingerprint] = field(default_factory=dict)
-    """By address: what brokers have heard that understand short ones."""
+    """Address → what a broker has that supports short heartbeats."""
 
     def message(self, address: str, described: bodies.HeartbeatData) -> bodies.HeartbeatData:
-        """What to tell this broker."""
+        """Returns the heartbeat for this broker."""
         mark = Fingerprint.of(described)
         marked = replace(described, heartbeatFingerprint=mark.number)
         if self._told.get(address) != mark:

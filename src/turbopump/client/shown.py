@@ -1,11 +1,11 @@
-"""Bodies of messages as a person reads them, in a shell and in a notebook: short, and decoded."""
+"""Bodies of messages as short readable text, for shells and notebooks."""
 
 MAX_SHOWN = 80
-"""Characters of a body. Longer ones are cut, with how many bytes there are."""
+"""Characters of a body. Longer ones are cut, and their size in bytes is added."""
 
 
 def body_text(body: bytes, most: int = MAX_SHOWN) -> str:
-    """A body as Python would write it: as text where it is text, with control characters escaped.
+    """Returns a body as a Python literal: as text if it is UTF-8, with control characters escaped.
 
     >>> body_text("größe".encode()), body_text(bytes([1, 255])), body_text(b"x" * 100, 5)
     ("'größe'", "b'\\\\x01\\\\xff'", "'xxxxx'… (100 bytes)")

@@ -1,4 +1,4 @@
-"""What `help()` shows of a constructor that takes settings: each keyword with its default."""
+"""The signature that `help()` shows of a constructor with settings: each keyword with its default."""
 
 import dataclasses
 import inspect
@@ -12,8 +12,10 @@ K = TypeVar("K", bound=type)
 
 
 def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
-    """A class decorator. What a caller gives still arrives as `**settings`, so that what is not given can
-    come from `turbopump.configure()` or the configuration file.
+    """Decorates a class so that its signature lists all settings.
+
+    The constructor still gets them as `**settings`, so that missing ones can come from
+    `turbopump.configure()` or the configuration file.
     """
 
     def decorate(kind: K) -> K:
@@ -26,7 +28,7 @@ def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
 
 
 def _list(settings: type[ClientSettings]) -> str:
-    """One line for each, for `help()`."""
+    """Returns one line for each setting, for `help()`."""
     lines = [
         f"    {field.name} = {default_text(field.default)}: {field.metadata['doc']}"
         for field in dataclasses.fields(settings)
@@ -50,7 +52,7 @@ def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.
 
 
 class ShownDefault:
-    """A default as a reader would write it."""
+    """A default that is shown as a reader would write it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -60,7 +62,8 @@ class ShownDefault:
 
 
 def default_text(value: object) -> str:
-    """
+    """Returns a default as a reader would write it.
+
     >>> default_text(frozenset({2, 1}))
     '{1, 2}'
     """

@@ -1,7 +1,7 @@
-"""Points in time as users of the client write them; the rule is that of `runtime/times.py`.
+"""Points in time as users of the client write them, parsed by `runtime/times.py`.
 
-Comes in: a datetime with a time zone, a timedelta from now on, milliseconds since 1970, or text. Goes out:
-milliseconds since 1970, or InvalidArgument, which says what to write instead.
+In: a datetime with a time zone, a timedelta from now, milliseconds since 1970, or text. Out: milliseconds
+since 1970, or InvalidArgument, which says what to write instead.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +14,8 @@ Time = datetime | timedelta | int | str
 
 
 def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
-    """
+    """Returns milliseconds since 1970. Raises InvalidArgument.
+
     >>> time_ms("2026-11-01T00:00:00Z", 0), time_ms("10m", 600_000), time_ms(timedelta(seconds=-1), 5000)
     (1793491200000, 0, 4000)
     """
@@ -25,7 +26,7 @@ def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
 
 
 def past_ms(when: Time, now_ms: int, name: str = "when") -> int:
-    """As `time_ms`, for reading what is stored: a timedelta into the future would skip all of it."""
+    """Returns a past time for reading stored messages: a time in the future would skip all of them."""
     if isinstance(when, timedelta) and when > timedelta():
         raise InvalidArgument(f"{name} must not lie in the future, got {when!r}: write -{when!r}")
     return time_ms(when, now_ms, name)

@@ -1,6 +1,4 @@
-"""What a client needs of the world: time, network, the bounds of connections, and chance. Real ones unless a
-test gives others, and how long pulls wait.
-"""
+"""What a client needs of its environment: clock, network, chance and limits; tests give simulated ones."""
 
 from dataclasses import dataclass, field
 
@@ -14,9 +12,11 @@ HOLD_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class World:
+    """The environment of a client: real unless a test gives other parts."""
+
     network: Network = field(default_factory=SystemNetwork)
     clock: Clock = field(default_factory=SystemClock)
     chance: Chance = field(default_factory=Chance)
     limits: Limits = field(default_factory=Limits)
     hold_s: float = HOLD_S
-    """How long the pull of a push consumer waits at a broker that has nothing for it, as with Apache's."""
+    """How long a broker holds the pull of a push consumer that finds no message; Apache's default."""

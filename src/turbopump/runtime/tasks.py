@@ -64,6 +64,11 @@ class Tasks:
                 task.cancel()
             await asyncio.wait(running)
 
+    async def wait(self) -> None:
+        """Waits until all tasks have ended by themselves, also those started meanwhile."""
+        while self._running:
+            await asyncio.wait(tuple(self._running))
+
     def __len__(self) -> int:
         """The number of tasks that have not ended."""
         return len(self._running)

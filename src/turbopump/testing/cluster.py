@@ -422,8 +422,8 @@ async def commit_now(client: object, group: str) -> None:
     """Makes a consumer of the group commit its offsets now, not after the interval."""
     from turbopump.client.push.consumer import Consumer
 
-    if isinstance(client, Consumer) and client.group == group and client._engine is not None:
-        engine = client._engine
+    if isinstance(client, Consumer) and client.group == group and client._member is not None:
+        engine = client._member
         await engine._offsets.persist(engine.queues.positions())
 
 

@@ -76,14 +76,17 @@ MADE_WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "producer with a blank group": (lambda: Producer("  ", name_servers=NOWHERE), "group.*(empty|name)"),
     "producer with a long group": (lambda: Producer(LONG, name_servers=NOWHERE), "at most 120"),
     "producer with a strange group": (lambda: Producer("a b", name_servers=NOWHERE), "letters"),
-    "producer with everybody's group": (lambda: Producer("DEFAULT_PRODUCER", name_servers=NOWHERE), "choose"),
+    "producer with everybody's group": (
+        lambda: Producer("DEFAULT_PRODUCER", name_servers=NOWHERE),
+        "of your own",
+    ),
     "producer with a number as group": (lambda: Producer(7, name_servers=NOWHERE), "text"),  # type: ignore[arg-type]
     "consumer without a group": (lambda: Consumer("", name_servers=NOWHERE), "group"),
     "consumer with a long group": (lambda: Consumer(LONG, name_servers=NOWHERE), "at most 120"),
     "consumer with a strange group": (lambda: Consumer("a/b", name_servers=NOWHERE), "group"),
     "consumer with everybody's group": (
         lambda: Consumer("DEFAULT_CONSUMER", name_servers=NOWHERE),
-        "name your own",
+        "name of your own",
     ),
     "pull consumer without a group": (lambda: PullConsumer("", name_servers=NOWHERE), "group"),
     "pull consumer with a long group": (lambda: PullConsumer(LONG, name_servers=NOWHERE), "at most 120"),
@@ -92,18 +95,18 @@ MADE_WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "consumer of a function": (lambda: consumer_of(print), r"consumer\.on\('topic'\)"),
     "handler that is none": (
         lambda: Consumer("g", name_servers=NOWHERE).subscribe("t", "handler"),  # type: ignore[arg-type]
-        "a handler is a function",
+        "a handler must be a function",
     ),
     "handler with three arguments": (
         lambda: Consumer("g", name_servers=NOWHERE).subscribe("t", lambda a, b, c: None),
         r"write def handle\(message\)",
     ),
     "batch of none": (lambda: consumer_of("t", batch=0), "between 1 and 1024"),
-    "tags and sql": (lambda: consumer_of("t", tags="a", sql="n > 1"), "give one of tags, sql and module"),
+    "tags and sql": (lambda: consumer_of("t", tags="a", sql="n > 1"), "only one of tags, sql and module"),
     "ordered and not": (lambda: _two_kinds(), "make two consumers"),
     "timeout in milliseconds": (
         lambda: Producer("g", name_servers=NOWHERE, send_msg_timeout=3000.0),
-        "looks like milliseconds; write 3",
+        "looks like milliseconds: write 3",
     ),
     "setting out of bounds": (
         lambda: Producer("g", name_servers=NOWHERE, compress_level=12),
@@ -137,11 +140,11 @@ def test_what_cannot_be_right_is_said_at_once(what: str) -> None:
 
 
 SENT_WRONG: dict[str, tuple[Callable[[], Message], str]] = {
-    "empty topic": (lambda: Message("", b"x"), "topic is empty"),
-    "blank topic": (lambda: Message(" ", b"x"), "topic is empty"),
+    "empty topic": (lambda: Message("", b"x"), "topic must not be empty"),
+    "blank topic": (lambda: Message(" ", b"x"), "topic must not be empty"),
     "long topic": (lambda: Message("t" * 128, b"x"), "at most 127"),
     "strange topic": (lambda: Message("orders/new", b"x"), "letters"),
-    "a broker's topic": (lambda: Message("SCHEDULE_TOPIC_XXXX", b"x"), "topic of your own"),
+    "a broker's topic": (lambda: Message("SCHEDULE_TOPIC_XXXX", b"x"), "brokers' own"),
     "empty body": (lambda: Message("t", b""), "at least one byte"),
     "body over the limit": (lambda: Message("t", bytes((4 << 20) + 1)), "raise max_message_size"),
     "key with a blank": (lambda: Message("t", b"x", keys="a b"), "as a list"),
@@ -149,7 +152,7 @@ SENT_WRONG: dict[str, tuple[Callable[[], Message], str]] = {
     "property of the protocol": (lambda: Message("t", b"x", properties={"TAGS": "a"}), "tags="),
     "property that is a number": (
         lambda: Message("t", b"x", properties={"n": 7}),  # type: ignore[dict-item]
-        "properties are text",
+        "properties must be text",
     ),
     "too many properties": (
         lambda: Message("t", b"x", properties={"long": "y" * 40_000}),
@@ -175,7 +178,7 @@ def test_calls_that_cannot_be_right_are_refused(cluster: Cluster, producer: Prod
     message = Message(topic, b"x")
     refused(InvalidArgument, "take one of", lambda: producer.send(message, queue=other))
     refused(ClientError, "broker-z", lambda: producer.send(message, queue=nobody))
-    refused(InvalidArgument, "Message is sent", lambda: producer.send("text"))  # type: ignore[arg-type]
+    refused(InvalidArgument, "must be a Message", lambda: producer.send("text"))  # type: ignore[arg-type]
     refused(InvalidArgument, "one topic", lambda: producer.send_batch([message, Message("t", b"x")]))
     late = Message(topic, b"x", delay_level=1)
     refused(InvalidArgument, "one by one", lambda: producer.send_batch([late]))

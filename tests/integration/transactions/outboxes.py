@@ -312,7 +312,7 @@ def test_what_could_never_be_sent_is_refused_at_once(database: Database) -> None
     connection = begun(database)
     for message, text in (
         (Message("orders", b""), "the body is empty"),
-        (CopiedMessage("", b"x"), "the topic is empty"),
+        (CopiedMessage("", b"x"), "the topic must not be empty"),
         (Message("orders", bytes(5 << 20)), "max_message_size"),
     ):
         with pytest.raises(InvalidArgument, match=text):

@@ -75,7 +75,7 @@ async def test_the_name_server_comes_from_the_option_or_the_environment() -> Non
         ("topicList -n a..b:9876", "-n: an address must be host:port, got 'a..b:9876'"),
         ("sendMessage -t a\udcff -p x", r"-t (--topic) must be text in UTF-8, got 'a\udcff'"),
         ("sendMessage -t t -p a\udcff", r"-p (--body) must be text in UTF-8, got 'a\udcff'"),
-        (f"sendMessage -t t -p x -c {'a' * 40_000}", "the properties (tags and keys are among them) take"),
+        (f"sendMessage -t t -p x -c {'a' * 40_000}", "the properties with tags and keys must have"),
     ],
 )
 @virtual

@@ -54,7 +54,7 @@ def test_a_send_that_brokers_refused_tells_the_refusal_once() -> None:
 
 
 def test_a_topic_that_nobody_takes_says_what_to_do() -> None:
-    assert str(explain(TopicUnknown("t"))).startswith("No broker takes messages for topic t: create it")
+    assert str(explain(TopicUnknown("t"))).startswith("No broker accepts messages for topic t: create it")
 
 
 def test_a_call_that_cannot_be_right_is_asked_wrongly() -> None:

@@ -34,9 +34,9 @@ async def test_with_a_config_it_is_created_at_an_address_as_before() -> None:
 async def test_what_cannot_be_a_topic_is_refused() -> None:
     async with cluster() as town:
         for queues in (0, -1, True, "8"):
-            with pytest.raises(InvalidArgument, match="queues must be a whole number from 1 on"):
+            with pytest.raises(InvalidArgument, match="queues must be a whole number, at least 1"):
                 await town.admin.topics.create("orders", queues=queues)  # type: ignore[arg-type]
-        with pytest.raises(InvalidArgument, match="not allowed"):
+        with pytest.raises(InvalidArgument, match="only letters"):
             await town.admin.topics.create("127.0.0.1:10911")
         with pytest.raises(NoPermission):
             await town.admin.topics.create("orders", permission=9)

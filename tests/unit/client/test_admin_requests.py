@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster
 
-from turbopump.client.admin.calls import AT_ONCE, AdminCalls, Unreachable, together
+from turbopump.client.admin.calls import MAX_CONCURRENT_REQUESTS, AdminCalls, Unreachable, together
 from turbopump.client.admin.pages import Page, all_pages
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
@@ -61,7 +61,7 @@ def test_many_questions_are_asked_a_few_at_once_and_answered_in_order() -> None:
         return -number
 
     assert asyncio.run(together(ask, range(100))) == [-number for number in range(100)]
-    assert most == AT_ONCE
+    assert most == MAX_CONCURRENT_REQUESTS
 
 
 class Table:

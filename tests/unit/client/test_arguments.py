@@ -69,5 +69,5 @@ def test_json_that_does_not_fit_names_the_type_and_the_field() -> None:
     with Cluster(clock="virtual") as cluster, cluster.producer() as producer:
         producer.send(Message.json("orders", {"id": "seven"}))
         (message,) = cluster.messages("orders")
-    with pytest.raises(UnreadableMessage, match=r"no Order: .*int.*\$\.id"):
+    with pytest.raises(UnreadableMessage, match=r"must be Order: .*int.*\$\.id"):
         message.json(Order)

@@ -280,7 +280,7 @@ def test_a_face_starts_and_closes_its_core() -> None:
 
 
 def test_who_asks_for_too_many_futures_waits_until_one_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(face, "MOST_FUTURES", 2)
+    monkeypatch.setattr(face, "MAX_FUTURES", 2)
     client = Client()
 
     def pause(seconds: float) -> "concurrent.futures.Future[None]":

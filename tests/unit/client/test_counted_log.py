@@ -68,7 +68,7 @@ def test_consumers_of_a_broker_that_is_away_say_so_seldom_and_go_on_when_it_is_b
 
     with caplog.at_level(logging.INFO, "turbopump.client"):
         run_virtual(scene())
-    for words in ("Pulling ", "cannot be divided now"):
+    for words in ("Pull from ", "Cannot assign queues of"):
         said = lines(caplog, words)
         assert 2 <= len(said) <= 8, said
         assert any("more since the last such line" in one for one in said)

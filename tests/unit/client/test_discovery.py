@@ -59,7 +59,7 @@ def test_addresses_come_as_a_text_or_several() -> None:
 
 @pytest.mark.parametrize("wrong", ["localhost", "host:", ":9876", "host:port", "host:99999", "host:0"])
 def test_what_is_no_address_is_named(wrong: str) -> None:
-    with pytest.raises(InvalidArgument, match="write host:port"):
+    with pytest.raises(InvalidArgument, match="must be host:port"):
         discovery.addresses(wrong)
 
 
@@ -71,9 +71,9 @@ def test_a_misspelt_key_is_refused_where_it_stands(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"turbopump.toml: there is no setting send_timeout"):
         discovery.defaults({"TURBOPUMP_CONFIG": str(file)})
     file.write_text("[client\n")
-    with pytest.raises(InvalidArgument, match="is no TOML"):
+    with pytest.raises(InvalidArgument, match="must be TOML"):
         discovery.defaults({"TURBOPUMP_CONFIG": str(file)})
-    with pytest.raises(InvalidArgument, match="cannot be read"):
+    with pytest.raises(InvalidArgument, match="must name a readable file"):
         discovery.defaults({"TURBOPUMP_CONFIG": str(tmp_path / "absent")})
 
 
@@ -133,10 +133,10 @@ async def test_a_broker_given_as_name_server_is_recognised_at_the_start(kind: ty
         client = kind("p", world=world, name_servers=town.brokers[0].address)
         if kind is Consumer:
             client.subscribe("orders", print)
-        with pytest.raises(NoNameServer, match="is no name server: it answers as a broker does"):
+        with pytest.raises(NoNameServer, match="is not a name server: it answers like a broker"):
             await client.start()
         async with Admin(town.brokers[0].address, world=world) as admin:
-            with pytest.raises(OSError, match="is no name server: it answers as a broker does"):
+            with pytest.raises(OSError, match="is not a name server: it answers like a broker"):
                 await admin.topics.route("orders")
 
 
@@ -153,7 +153,7 @@ def test_an_http_port_given_as_name_server_is_recognised_at_the_start(
             port = await server.start("127.0.0.1", 0)
             world = World(town.network, town.clock, Chance(1))
             producer = Producer("p", world=world, name_servers=f"127.0.0.1:{port}")
-            with pytest.raises(NoNameServer, match="is no name server: it answers in HTTP"):
+            with pytest.raises(NoNameServer, match="is not a name server: it answers in HTTP"):
                 await producer.start()
             await server.stop()
 

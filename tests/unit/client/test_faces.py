@@ -102,7 +102,7 @@ def test_help_shows_every_setting_with_its_default(package: ModuleType, name: st
     told = pydoc.render_doc(getattr(package, name), renderer=pydoc.plaintext)
     assert "namespace: str = ''" in told
     assert "**settings" not in told.partition("Methods defined here")[0]
-    assert "heartbeat_broker_interval = 30.0: between heartbeats" in told
+    assert "heartbeat_broker_interval = 30.0: interval between heartbeats" in told
     assert " object at 0x" not in told
 
 

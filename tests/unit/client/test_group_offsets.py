@@ -82,5 +82,5 @@ def test_a_regular_commit_that_fails_is_logged_and_the_others_are_made(
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
     assert [record.getMessage() for record in caplog.records] == [
-        f"Offset 4 of {QUEUE} is not committed yet: gone"
+        f"Cannot commit offset 4 of {QUEUE} yet: gone"
     ]

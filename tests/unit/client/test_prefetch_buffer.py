@@ -15,15 +15,15 @@ def messages(queue: MessageQueue, *offsets: int, size: int = 1) -> list[MessageE
     return [MessageExt(record(queue, offset, 1, b"x" * size), queue) for offset in offsets]
 
 
-def shelves(limits: CacheLimits | None = None, most: int = 100, turn: int = 2) -> PrefetchBuffers:
-    return PrefetchBuffers(limits or CacheLimits(), most, turn, lambda: 7)
+def buffers(limits: CacheLimits | None = None, max_count: int = 100, per_turn: int = 2) -> PrefetchBuffers:
+    return PrefetchBuffers(limits or CacheLimits(), max_count, per_turn, lambda: 7)
 
 
 def held(of: PrefetchBuffers, queue: MessageQueue, *offsets: int, start: int = 0) -> PrefetchBuffer:
-    shelf = PrefetchBuffer(queue, start)
-    of.add(shelf)
-    of.put(shelf, messages(queue, *offsets), offsets[-1] + 1)
-    return shelf
+    buffer = PrefetchBuffer(queue, start)
+    of.add(buffer)
+    of.put(buffer, messages(queue, *offsets), offsets[-1] + 1)
+    return buffer
 
 
 def offsets(given: list[MessageExt]) -> list[int]:
@@ -31,31 +31,31 @@ def offsets(given: list[MessageExt]) -> list[int]:
 
 
 def test_what_is_in_hand_is_done_when_it_is_settled() -> None:
-    all_shelves = shelves()
-    shelf = held(all_shelves, FIRST, 0, 1, 2, 5)
-    assert (shelf.position, shelf.done) == (0, 0)
+    all_shelves = buffers()
+    buffer = held(all_shelves, FIRST, 0, 1, 2, 5)
+    assert (buffer.position, buffer.done) == (0, 0)
     assert offsets(all_shelves.take(2)) == [0, 1]
-    assert (shelf.position, shelf.done) == (2, 0)
+    assert (buffer.position, buffer.done) == (2, 0)
     assert offsets(all_shelves.take(1)) == [2]
-    assert (shelf.position, shelf.done) == (5, 0)
+    assert (buffer.position, buffer.done) == (5, 0)
     all_shelves.settle()
-    assert shelf.done == 5
+    assert buffer.done == 5
     all_shelves.take(1)
     all_shelves.settle()
-    assert shelf.done == 6
+    assert buffer.done == 6
 
 
 def test_what_a_filter_passed_over_is_done_too() -> None:
-    shelf = PrefetchBuffer(FIRST, 10)
-    shelf.put([], 40)
-    assert shelf.done == 40
+    buffer = PrefetchBuffer(FIRST, 10)
+    buffer.put([], 40)
+    assert buffer.done == 40
 
 
 def test_an_emptied_shelf_pulls_again_what_was_not_given_out_and_remembers_what_is_in_hand() -> None:
-    all_shelves = shelves()
-    shelf = held(all_shelves, FIRST, 0, 1, 2)
+    all_shelves = buffers()
+    buffer = held(all_shelves, FIRST, 0, 1, 2)
     all_shelves.take(2)
-    anew = shelf.emptied()
+    anew = buffer.emptied()
     all_shelves.add(anew)
     assert (anew.next_offset, anew.done, all_shelves.count) == (2, 0, 0)
     all_shelves.settle()
@@ -63,7 +63,7 @@ def test_an_emptied_shelf_pulls_again_what_was_not_given_out_and_remembers_what_
 
 
 def test_queues_take_turns() -> None:
-    all_shelves = shelves()
+    all_shelves = buffers()
     held(all_shelves, FIRST, 0, 1, 2, 3)
     held(all_shelves, SECOND, 0, 1, 2)
     given = [all_shelves.take(10) for _ in range(4)]
@@ -77,14 +77,14 @@ def test_queues_take_turns() -> None:
 
 
 def test_one_by_one_a_queue_keeps_its_turn_for_as_long() -> None:
-    all_shelves = shelves()
+    all_shelves = buffers()
     held(all_shelves, FIRST, 0, 1, 2, 3)
     held(all_shelves, SECOND, 0, 1)
     assert [all_shelves.take(1)[0].queue.id for _ in range(6)] == [0, 0, 1, 1, 0, 0]
 
 
 def test_a_paused_or_removed_queue_has_no_turn() -> None:
-    all_shelves = shelves()
+    all_shelves = buffers()
     first = held(all_shelves, FIRST, 0, 1)
     held(all_shelves, SECOND, 0, 1)
     all_shelves.pause(first, True)
@@ -97,22 +97,22 @@ def test_a_paused_or_removed_queue_has_no_turn() -> None:
 
 
 def test_each_limit_makes_a_shelf_full() -> None:
-    by_count = shelves(CacheLimits(messages=3))
+    by_count = buffers(CacheLimits(messages=3))
     assert not by_count.is_full(held(by_count, FIRST, 0, 1))
     assert by_count.is_full(held(by_count, FIRST, 0, 1, 2))
-    by_span = shelves(CacheLimits(span=10))
+    by_span = buffers(CacheLimits(span=10))
     assert not by_span.is_full(held(by_span, FIRST, 0, 10))
     assert by_span.is_full(held(by_span, FIRST, 0, 11))
-    by_bytes = shelves(CacheLimits(bytes=10))
-    shelf = PrefetchBuffer(FIRST, 0)
-    by_bytes.add(shelf)
-    by_bytes.put(shelf, messages(FIRST, 0, size=9), 1)
-    assert not by_bytes.is_full(shelf)
-    by_bytes.put(shelf, messages(FIRST, 1, size=1), 2)
-    assert by_bytes.is_full(shelf)
+    by_bytes = buffers(CacheLimits(bytes=10))
+    buffer = PrefetchBuffer(FIRST, 0)
+    by_bytes.add(buffer)
+    by_bytes.put(buffer, messages(FIRST, 0, size=9), 1)
+    assert not by_bytes.is_full(buffer)
+    by_bytes.put(buffer, messages(FIRST, 1, size=1), 2)
+    assert by_bytes.is_full(buffer)
     by_bytes.take(1)
-    assert not by_bytes.is_full(shelf)
-    of_all = shelves(most=4)
+    assert not by_bytes.is_full(buffer)
+    of_all = buffers(max_count=4)
     held(of_all, FIRST, 0, 1, 2)
     assert of_all.is_full(held(of_all, SECOND, 0))
 
@@ -131,31 +131,31 @@ STEPS = st.lists(
 def test_whatever_is_done_each_queue_gives_all_its_messages_once_and_in_order(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    all_shelves = shelves(turn=3)
+    all_shelves = buffers(per_turn=3)
     queues = [MessageQueue("t", "a", number) for number in range(3)]
     for queue in queues:
         all_shelves.add(PrefetchBuffer(queue, 0))
     seen: dict[MessageQueue, list[int]] = {queue: [] for queue in queues}
     settled = dict.fromkeys(queues, 0)
     for step, number, count in steps:
-        shelf = all_shelves.find(queues[number])
-        assert shelf is not None
+        buffer = all_shelves.find(queues[number])
+        assert buffer is not None
         match step:
             case "put":
-                next_offset = shelf.next_offset + count
-                coming = messages(shelf.queue, *range(shelf.next_offset, next_offset))
-                all_shelves.put(shelf, coming, next_offset)
+                next_offset = buffer.next_offset + count
+                coming = messages(buffer.queue, *range(buffer.next_offset, next_offset))
+                all_shelves.put(buffer, coming, next_offset)
             case "take":
                 for message in all_shelves.take(count):
                     seen[message.queue].append(message.offset)
             case "pause" | "resume":
-                all_shelves.pause(shelf, step == "pause")
+                all_shelves.pause(buffer, step == "pause")
             case "empty":
-                all_shelves.add(shelf.emptied())
+                all_shelves.add(buffer.emptied())
             case "settle":
                 all_shelves.settle()
                 settled = {queue: len(offsets) for queue, offsets in seen.items()}
-        assert all_shelves.count == sum(len(shelf) for shelf in all_shelves)
-        for shelf in all_shelves:
-            assert seen[shelf.queue] == list(range(shelf.position))
-            assert shelf.done == settled[shelf.queue]
+        assert all_shelves.count == sum(len(buffer) for buffer in all_shelves)
+        for buffer in all_shelves:
+            assert seen[buffer.queue] == list(range(buffer.position))
+            assert buffer.done == settled[buffer.queue]

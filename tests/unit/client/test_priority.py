@@ -25,12 +25,12 @@ def test_a_message_goes_to_the_queue_of_its_priority_or_to_the_last() -> None:
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        ({"priority": -1}, "a whole number from 0 on"),
-        ({"priority": 2**31}, "a whole number from 0 on"),
-        ({"priority": "3"}, "a whole number from 0 on"),
-        ({"priority": True}, "a whole number from 0 on"),
-        ({"priority": 3, "delay": 1}, "a delayed message has no priority"),
-        ({"priority": 3, "delay_level": 1}, "a delayed message has no priority"),
+        ({"priority": -1}, "a whole number, at least 0"),
+        ({"priority": 2**31}, "a whole number, at least 0"),
+        ({"priority": "3"}, "a whole number, at least 0"),
+        ({"priority": True}, "a whole number, at least 0"),
+        ({"priority": 3, "delay": 1}, "not be given for a delayed message"),
+        ({"priority": 3, "delay_level": 1}, "not be given for a delayed message"),
     ],
 )
 def test_what_cannot_be_one_is_said_before_anything_is_sent(wish: dict[str, Any], words: str) -> None:

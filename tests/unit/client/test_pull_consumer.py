@@ -261,7 +261,7 @@ async def test_before_the_start_and_after_the_end_calls_say_so() -> None:
         with pytest.raises(NotRunning, match="async with"):
             await reader.pull(QUEUES[0], 0)
         async with reader:
-            with pytest.raises(InvalidArgument, match="0 seconds or more"):
+            with pytest.raises(InvalidArgument, match="must be at least 0"):
                 await reader.poll(-1)
         await reader.close()
         with pytest.raises(NotRunning, match="closed"):
@@ -289,7 +289,7 @@ async def test_a_poll_that_waits_ends_when_the_consumer_is_closed() -> None:
         ({"group": ""}, "empty"),
         ({"group": "g" * 121}, "at most 120"),
         ({"topics": [""]}, "empty"),
-        ({"topics": ["a b"]}, "not allowed"),
+        ({"topics": ["a b"]}, "only letters"),
         ({"pull_batch_size": 0}, "between 1 and 1024"),
         ({"broker_suspend_max_time": 40.0}, "consumer_timeout_when_suspend"),
         ({"poll_timeout": 5000.0}, "milliseconds"),

@@ -201,7 +201,7 @@ async def test_a_tool_that_skips_the_backlog_skips_what_is_held_too() -> None:
         await sent(town, 80)
         async with consumer(town) as reader:
             await town.clock.sleep(1)
-            assert reader._member.shelves.count == 80
+            assert reader._member.buffers.count == 80
             await town.admin.offsets.reset_to("readers", "orders", END)
             await town.clock.sleep(1)
             texts = await sent(town, 4, 100)

@@ -55,7 +55,7 @@ def test_a_bad_expression_is_refused_before_anybody_is_asked() -> None:
     with virtual() as cluster, cluster.pull_consumer("readers") as consumer:
         with pytest.raises(InvalidArgument, match=r"sql: .* \(line 1, column 8: price >\[here\]\)"):
             consumer.subscribe("orders", sql="price >")
-        with pytest.raises(InvalidArgument, match="give one of tags, sql and module"):
+        with pytest.raises(InvalidArgument, match="only one of tags, sql and module"):
             consumer.subscribe("orders", "paid", sql="price > 1")
         with pytest.raises(InvalidArgument, match="must not be empty"):
             consumer.subscribe("orders", sql=" ")

@@ -101,7 +101,7 @@ def test_configured_queues_are_given_whoever_is_there() -> None:
 
 def test_a_thing_without_a_room_and_a_negative_ring_are_refused() -> None:
     homeless = MachineRoomNearby(averagely, lambda queue: "", room_of_member)
-    with pytest.raises(InvalidArgument, match="no machine room"):
+    with pytest.raises(InvalidArgument, match="the machine room of"):
         homeless([MessageQueue("t", "a", 0)], ["east-1"], "east-1")
     with pytest.raises(InvalidArgument, match="virtual_nodes"):
         ConsistentHash(-1)

@@ -79,8 +79,8 @@ def test_a_wrong_consume_timestamp_is_refused_when_the_consumer_is_made(wrong: A
         ),
         (1.5, "deliver_at must be a datetime"),
         (datetime(2026, 11, 1), "deliver_at must have a time zone"),
-        (timedelta(minutes=1), "given as delay="),
-        ("2026-11-01T00:00:00Z", "not text"),
+        (timedelta(minutes=1), "write delay="),
+        ("2026-11-01T00:00:00Z", "must be a datetime"),
     ],
 )
 def test_a_deliver_at_that_means_another_time_is_refused_when_the_message_is_made(

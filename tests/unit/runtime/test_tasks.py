@@ -224,3 +224,23 @@ async def test_tasks_may_be_started_again_after_close() -> None:
     await tasks.close()
     task = tasks.start(asyncio.sleep(3, "again"))
     assert await task == "again"
+
+
+@virtual
+async def test_waiting_lets_all_tasks_end_by_themselves_also_those_started_meanwhile() -> None:
+    tasks = Tasks(LOG)
+    done: list[str] = []
+
+    async def first() -> None:
+        await asyncio.sleep(1)
+        tasks.start(second())
+        done.append("first")
+
+    async def second() -> None:
+        await asyncio.sleep(1)
+        done.append("second")
+
+    await tasks.wait()
+    tasks.start(first())
+    await tasks.wait()
+    assert (done, len(tasks)) == (["first", "second"], 0)

@@ -4,8 +4,8 @@
         await admin.topics.create("orders", queues=8)
         print(await admin.topics.names())
 
-Every method raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an
-`OSError`, when it says nothing. What is never here: printing, and the rules of a command line.
+Every method raises `Refused` (or its class for the code) when a server refuses, and `Unreachable`, an
+`OSError`, when it does not answer. What is never here: printing, and the rules of a command line.
 """
 
 from turbopump.client.admin.admin import Admin

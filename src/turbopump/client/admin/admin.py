@@ -1,4 +1,4 @@
-"""`Admin`: the parts, over one client. Open it with `async with`; it dials when it is first asked."""
+"""`Admin`: all parts of administration over one client. It connects at its first request."""
 
 from collections.abc import Sequence
 from typing import Self, Unpack
@@ -32,11 +32,11 @@ from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
 
 SENDERS = "admin_ext_group"
-"""Under this name copies of dead letters are sent: what Apache's tools call themselves."""
+"""The producer group that sends copies of dead letters: that of Apache's tools."""
 
 
 class Admin:
-    """Looks after a cluster, Apache's or ours: one part per subject.
+    """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
     `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
@@ -46,10 +46,9 @@ class Admin:
             print(await admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
-    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each question, in seconds; what is slow by
-    nature has more. Every call raises `Refused` (or its class for the code) when a server says no, and
-    `Unreachable`, an OSError, when it says nothing. Other keyword arguments are settings of every client,
-    such as `use_tls`.
+    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each request, in seconds; slow requests have
+    more. Every call raises `Refused` (or its class for the code) when a server refuses, and `Unreachable`, an
+    OSError, when it does not answer. Other keyword arguments are settings of every client, such as `use_tls`.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class Admin:
         addresses = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
         if not addresses:
             raise NoNameServer(
-                "Admin asks for no name servers over HTTP (name_server_domain): give them as "
+                "Admin does not discover name servers over HTTP (name_server_domain): give them as "
                 'Admin("host:9876"), turbopump.configure(name_servers=…) or NAMESRV_ADDR'
             )
         if check_seconds(timeout) <= 0:
-            raise InvalidArgument(f"timeout must be more than 0 seconds, not {timeout}")
+            raise InvalidArgument(f"timeout must be more than 0 seconds, got {timeout}")
         self.world = world or World()
         self.network, self.clock, self.chance = self.world.network, self.world.clock, self.world.chance
         self.client = Client(
@@ -94,7 +93,7 @@ class Admin:
         self.timers = Timers(self.messages, self.routes, self.clock, self.producer(SENDERS))
 
     def dead_letters(self, group: str) -> DeadLetters:
-        """The messages that the group could not consume.
+        """Returns the messages that the group could not consume.
 
         Example:
 
@@ -104,15 +103,17 @@ class Admin:
         return DeadLetters(self.messages, self.routes, group, self.producer(SENDERS))
 
     def producer(self, group: str) -> Sender:
-        """To send with, over the same connections. Its ids are told apart by random bits, so that many short
-        processes of one machine may have one each.
+        """Returns a sender over the same connections.
+
+        Random bits distinguish its message ids, so that many short processes of one machine may have one
+        each.
         """
         clock, chance = self.clock, self.chance
         ids = UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32))
         return Sender(self.client, self.routes, clock, ids, RoundRobin(chance), group, chance=chance)
 
     async def close(self) -> None:
-        """Closes its connections. Again: nothing."""
+        """Closes its connections. May be called again."""
         await self.client.close()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""One broker, by its address: runtime figures, statistics, configuration, upkeep."""
+"""Administers one broker, by its address: runtime figures, statistics, configuration, clean-up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from turbopump.protocol.headers.admin import ViewBrokerStatsDataRequest
 from turbopump.protocol.headers.topics import GetBrokerConsumeStatsRequest
 
 StatsName = Literal["TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"]
-"""Kinds of counters. Those of topics are found by the topic, those of groups by `topic@group`."""
+"""Kinds of counters. The key is the topic, or `topic@group` for counters of groups."""
 
 CONSUME_STATS_TIMEOUT_S = 50.0
 
 
 @dataclass
 class Brokers:
-    """One broker, by its address: runtime figures, statistics, configuration, upkeep.
+    """Administers one broker, by its address: runtime figures, statistics, configuration, clean-up.
 
     Example:
 
@@ -32,7 +32,7 @@ class Brokers:
     asking: AdminCalls
 
     async def figures(self, address: str) -> dict[str, str]:
-        """What `brokerStatus` shows: each version of a broker has its own set of keys.
+        """Returns what `brokerStatus` shows: each version of a broker has its own set of keys.
 
         Example:
 
@@ -42,7 +42,7 @@ class Brokers:
         return bodies.KVTable.decode(answer.body).table
 
     async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
-        """Messages of the last minute, hour and day. Raises Refused where nothing was counted.
+        """Returns a counter over the last minute, hour and day. Raises Refused if nothing was counted.
 
         Example:
 
@@ -56,7 +56,7 @@ class Brokers:
     async def consume_stats(
         self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
     ) -> bodies.ConsumeStatsList:
-        """Offsets of all groups in all queues of the broker.
+        """Returns the offsets of all groups in all queues of the broker.
 
         Example:
 
@@ -68,7 +68,7 @@ class Brokers:
         return bodies.ConsumeStatsList.decode(answer.body)
 
     async def config(self, address: str) -> dict[str, str]:
-        """All settings of a broker, by Apache's names.
+        """Returns all settings of a broker, by Apache's names.
 
         Example:
 
@@ -88,15 +88,15 @@ class Brokers:
         await self.asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def clean_expired_queues(self, address: str) -> None:
-        """Consume-queue files whose messages are gone."""
+        """Deletes consume-queue files whose messages are deleted."""
         await self.asking.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def clean_unused_topics(self, address: str) -> None:
-        """Queues of topics that were deleted."""
+        """Deletes the queues of topics that were deleted."""
         await self.asking.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_files(self, address: str) -> None:
-        """Commit-log files older than the retention, now and not at `deleteWhen`."""
+        """Deletes commit-log files older than the retention now, instead of at `deleteWhen`."""
         await self.asking.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
 

@@ -15,7 +15,7 @@ from turbopump.protocol.headers.base import Header
 from turbopump.runtime.chance import Chance
 
 TIMEOUT_S = 5.0
-AT_ONCE = 20  # questions under way, where many are asked
+MAX_CONCURRENT_REQUESTS = 20
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -30,17 +30,19 @@ class Unreachable(errors.Unreachable):
 
 
 class NotFound(errors.ClientError):
-    """What was asked for by name is not there."""
+    """Something that was asked for by name does not exist."""
 
 
 class AdminCalls:
+    """Sends the requests of all parts of `Admin`, and turns unsuccessful answers into exceptions."""
+
     def __init__(
         self, calls: Caller, name_servers: Iterable[str], chance: Chance, timeout_s: float = TIMEOUT_S
     ) -> None:
         self._calls = calls
         self._name_servers = NameServers(calls, tuple(name_servers), chance)
         if not self._name_servers.addresses:
-            raise ValueError("a client needs the address of a name server")
+            raise ValueError("name_servers must have at least one address")
         self.timeout_s = timeout_s
 
     @property
@@ -55,7 +57,7 @@ class AdminCalls:
         body: bytes = b"",
         timeout_s: float | None = None,
     ) -> Command:
-        """One server's answer. Raises Refused for any code but success, Unreachable for none."""
+        """Asks one server. Raises Refused for any code but success, Unreachable without an answer."""
         try:
             answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
         except OSError as error:
@@ -65,7 +67,7 @@ class AdminCalls:
     async def ask_name_server(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """The answer of whichever name server answers first."""
+        """Asks the name servers until one answers."""
         try:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
@@ -80,14 +82,14 @@ class AdminCalls:
         body: bytes = b"",
         addresses: Iterable[str] = (),
     ) -> dict[str, Command]:
-        """The answers of these name servers, or of all of them: each keeps its own state."""
+        """Asks these name servers, or all of them, because each has its own state."""
         asked = tuple(addresses) or self.name_servers
         return {address: await self.ask(address, code, header, body) for address in asked}
 
 
 async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list[T]:
-    """Asks once for each item, AT_ONCE under way. Answers in the order of the items; a failure ends it."""
-    free = asyncio.Semaphore(AT_ONCE)
+    """Asks once for each item, a limited number concurrently; returns answers in order. A failure ends it."""
+    free = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
     async def one(item: K) -> T:
         async with free:

@@ -1,4 +1,4 @@
-"""Which clusters there are, which brokers belong to them, and at which addresses."""
+"""Lists the clusters, their brokers and the addresses of these."""
 
 from dataclasses import dataclass
 
@@ -35,29 +35,29 @@ class Layout(NotebookTable):
 
     @property
     def clusters(self) -> list[str]:
-        """Their names."""
+        """The names of the clusters."""
         return sorted({broker.cluster for broker in self.brokers})
 
     def of_cluster(self, cluster: str) -> list[BrokerAt]:
-        """Raises ClusterNotFound."""
+        """Returns the brokers of a cluster. Raises ClusterNotFound."""
         found = [broker for broker in self.brokers if broker.cluster == cluster]
         if not found:
             raise ClusterNotFound(f"there is no cluster {cluster}")
         return found
 
     def masters(self, cluster: str) -> list[str]:
-        """The addresses at which a cluster is configured. Raises ClusterNotFound."""
+        """Returns the addresses of the masters of a cluster. Raises ClusterNotFound."""
         return [broker.address for broker in self.of_cluster(cluster) if broker.id == MASTER_ID]
 
     def master_of(self, name: str) -> str:
-        """The master of the broker group `name`."""
+        """Returns the address of the master of broker `name`. Raises BrokerNotFound."""
         for broker in self.brokers:
             if broker.name == name and broker.id == MASTER_ID:
                 return broker.address
         raise BrokerNotFound(f"there is no broker {name}, or it has no master")
 
     def name_at(self, address: str) -> str:
-        """Which broker is there."""
+        """Returns the name of the broker at an address. Raises BrokerNotFound."""
         for broker in self.brokers:
             if broker.address == address:
                 return broker.name
@@ -66,12 +66,12 @@ class Layout(NotebookTable):
 
 @dataclass
 class Clusters:
-    """Which clusters there are, which brokers belong to them, and at which addresses."""
+    """Lists the clusters, their brokers and the addresses of these."""
 
     asking: AdminCalls
 
     async def layout(self) -> Layout:
-        """All brokers of all clusters, as one of the name servers knows them.
+        """Returns all brokers of all clusters, as one of the name servers knows them.
 
         Example:
 

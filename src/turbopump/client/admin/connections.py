@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers of a group, as the brokers see them."""
+"""Lists the connected producers and consumers of a group, as the brokers see them."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class NobodyOnline(NotFound):
 
 @dataclass
 class Connections:
-    """Who is connected: producers and consumers of a group, as the brokers see them.
+    """Lists the connected producers and consumers of a group, as the brokers see them.
 
     Example:
 
@@ -31,7 +31,7 @@ class Connections:
     topics: Topics
 
     async def producers(self, group: str, topic: str) -> bodies.ProducerConnection:
-        """Producers of the group on the first broker of the topic that has any. Raises NobodyOnline.
+        """Returns producers of the group at the first broker of the topic that has any. Raises NobodyOnline.
 
         Example:
 
@@ -49,12 +49,12 @@ class Connections:
         raise NobodyOnline(f"no producer of group {group} is online at the brokers of topic {topic}")
 
     async def all_producers(self, address: str) -> dict[str, list[bodies.ProducerInfo]]:
-        """By group. Brokers before 4.9 refuse."""
+        """Returns all producers of a broker, by group. Brokers before 4.9 refuse."""
         answer = await self.asking.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
         return bodies.ProducerTableInfo.decode(answer.body).data
 
     async def consumers_at(self, address: str, group: str) -> bodies.ConsumerConnection:
-        """Consumers of the group that one broker knows. Raises NobodyOnline."""
+        """Returns the consumers of the group that one broker knows. Raises NobodyOnline."""
         header = GetConsumerConnectionListRequest(group)
         try:
             answer = await self.asking.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
@@ -63,9 +63,9 @@ class Connections:
         return bodies.ConsumerConnection.decode(answer.body)
 
     async def consumers(self, group: str) -> bodies.ConsumerConnection:
-        """Consumers of the group on the first broker that has any: a consumer tells all of its brokers.
+        """Returns the consumers of the group on the first broker that has any: each registers at all brokers.
 
-        Also what they subscribe to, and how they consume. Raises NobodyOnline.
+        The answer includes their subscriptions and how they consume. Raises NobodyOnline.
         """
         try:
             addresses = (await self.topics.readers(names.RETRY_PREFIX + group)).values()

@@ -1,7 +1,7 @@
-"""Dead letters: messages that a group could not consume as often as it may try.
+"""Dead letters: messages that failed in a group as often as allowed.
 
-They wait in the group's dead-letter topic until somebody looks. Sent again, a copy carries the id of the
-letter that it was made from, so that a second try finds it and does not send it twice.
+They stay in the group's dead-letter topic. A copy that is sent again carries the id of its dead letter, so
+that a second run finds the copy and does not send it twice.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from turbopump.protocol.names import dlq_topic, retry_topic
 MADE_FROM = "DLQ_RESENT_FROM"
 """Property of a copy: the offset message id of the dead letter."""
 
-OF_THEIR_WAY = frozenset(
+DELIVERY_PROPERTIES = frozenset(
     {
         properties.DELAY,
         properties.RETRY_TOPIC,
@@ -32,7 +32,7 @@ OF_THEIR_WAY = frozenset(
         properties.MAX_RECONSUME_TIMES,
     }
 )
-"""Properties that say how a message came to be here; a copy starts anew without them."""
+"""Properties of the earlier deliveries, which a copy must not have."""
 
 
 class NoLetters(NotFound):
@@ -40,6 +40,8 @@ class NoLetters(NotFound):
 
 
 class Target(Enum):
+    """Where copies of dead letters are sent."""
+
     GROUP = "group"
     """The group's retry topic: this group alone consumes them again."""
     TOPIC = "topic"
@@ -48,7 +50,7 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When the letters were stored, both ends included."""
+    """A range of store times, both ends included."""
 
     begin_ms: int = 0
     end_ms: int = FOREVER_MS
@@ -59,7 +61,7 @@ ALWAYS = Window()
 
 @dataclass
 class DeadLetters:
-    """Of one group; `admin.dead_letters(group)` gives them.
+    """The dead letters of one group; `admin.dead_letters(group)` returns them.
 
     Example:
 
@@ -76,25 +78,23 @@ class DeadLetters:
 
     @property
     def topic(self) -> str:
-        """Where they are."""
+        """The dead-letter topic of the group."""
         return dlq_topic(self.group)
 
     async def within(self, window: Window = ALWAYS) -> AsyncIterator[MessageExt]:
-        """Those that are there now, or of them those stored within that time: queue by queue, oldest first.
-        Raises NoLetters.
-        """
+        """Yields the dead letters stored within that time: queue by queue, oldest first. Raises NoLetters."""
         for queue in await self._queues():
             async for message in self._of_queue(queue, window):
                 yield message
 
     async def with_id(self, message_id: str) -> MessageExt:
-        """By either kind of id. Raises NoLetters."""
+        """Returns a dead letter by its unique id or its offset id. Raises NoLetters."""
         try:
             found = await self.messages.find(self.topic, message_id)
         except (NoMessages, TopicNotFound):
             raise NoLetters(f"group {self.group} has no dead letter {message_id}") from None
         if found.record.topic != self.topic:
-            raise NoLetters(f"message {message_id} is no dead letter of group {self.group}")
+            raise NoLetters(f"message {message_id} is not a dead letter of group {self.group}")
         return found
 
     async def _of_queue(self, queue: MessageQueue, window: Window) -> AsyncIterator[MessageExt]:
@@ -120,7 +120,7 @@ class DeadLetters:
         return route.subscribe
 
     async def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
-        """What `resend` has made from this letter before and is still stored."""
+        """Returns the stored copies that `resend` has made of this letter before."""
         try:
             topic = self.target_of(letter, target)
             found = await self.messages.every_copy(topic, letter.message_id, letter.store_timestamp)
@@ -131,14 +131,17 @@ class DeadLetters:
     async def resend(
         self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
     ) -> SendResult:
-        """Sends a copy, for this group alone or to all that read the topic it was first sent to. The letter
-        stays where it is. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
+        """Sends a copy to this group alone, or to all groups that read the original topic.
+
+        The dead letter stays. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
         """
         sender = producer or self.sender
         if sender is None:
-            raise InvalidArgument("dead letters are sent again by a producer: give one")
+            raise InvalidArgument("producer must be given: this object has none")
         kept = {
-            name: value for name, value in letter.record.property_map().items() if name not in OF_THEIR_WAY
+            name: value
+            for name, value in letter.record.property_map().items()
+            if name not in DELIVERY_PROPERTIES
         }
         kept[MADE_FROM] = letter.offset_message_id
         if target is Target.GROUP:
@@ -147,7 +150,7 @@ class DeadLetters:
         return await sender.send(CopiedMessage(topic, letter.body, properties=kept, flag=letter.record.flag))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Raises NoLetters for one that does not say where it was first."""
+        """Returns the topic of a copy. Raises NoLetters when the letter does not name its original topic."""
         if target is Target.GROUP:
             return retry_topic(self.group)
         origin = origin_of(letter)
@@ -157,6 +160,6 @@ class DeadLetters:
 
 
 def origin_of(letter: MessageExt) -> str:
-    """The topic it was first sent to, as the broker wrote it down."""
+    """Returns the topic that the message was first sent to, as the broker recorded it."""
     own = letter.properties
     return own.get(properties.RETRY_TOPIC) or own.get(properties.DLQ_ORIGIN_TOPIC) or letter.record.topic

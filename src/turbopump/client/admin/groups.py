@@ -1,4 +1,4 @@
-"""Consumer groups: their configuration, how far they are, and what their members say of themselves."""
+"""Administers consumer groups: their configuration, their progress, and the state of their members."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,16 +40,16 @@ POP_SEPARATOR = "+"
 
 
 class NoGroup(NotFound):
-    """No consumer of that group has ever been there."""
+    """No broker knows the group: no consumer of it ever connected."""
 
 
 class NoProgress(NotFound):
-    """The group has no offsets, and nobody is there who could have some."""
+    """The group has no offsets at the brokers."""
 
 
 @dataclass
 class Groups:
-    """Consumer groups: their configuration, how far they are, and what their members say of themselves.
+    """Administers consumer groups: their configuration, their progress, and the state of their members.
 
     Example:
 
@@ -63,13 +63,13 @@ class Groups:
     connections: Connections
 
     async def names(self) -> list[str]:
-        """Groups that have had a member, in order: each of them has a retry topic."""
+        """Returns the groups that have had a member, in order: each of them has a retry topic."""
         topics = await self.topics.names()
         found = {group_of(topic) for topic in topics if topic.startswith(names.RETRY_PREFIX)}
         return sorted(found)
 
     async def brokers(self, group: str, topic: str | None = None) -> dict[str, str]:
-        """The brokers that know the group, found by its retry topic, or else those of the topic."""
+        """Returns the brokers that know the group, by its retry topic, or else those of the topic."""
         try:
             return await self.topics.readers(names.retry_topic(group))
         except TopicNotFound:
@@ -80,7 +80,7 @@ class Groups:
     # --- configuration -------------------------------------------------------------------------------
 
     async def create(self, address: str, config: bodies.SubscriptionGroupConfig) -> None:
-        """Creates it on that broker, or changes it.
+        """Creates or changes a group on one broker.
 
         Example:
 
@@ -90,7 +90,7 @@ class Groups:
         await self.asking.ask(address, code, body=config.encode())
 
     async def create_all(self, address: str, configs: Iterable[bodies.SubscriptionGroupConfig]) -> None:
-        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        """Creates many groups with one request, or one by one at a broker before 5.3."""
         asked = list(configs)
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
         body = bodies.CreateSubscriptionGroupListRequestBody(asked).encode()
@@ -101,14 +101,15 @@ class Groups:
                 await self.create(address, config)
 
     async def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
-        """From one broker; its offsets stay unless they are to go too."""
+        """Deletes a group from one broker; its offsets stay unless `with_offsets` is set."""
         header = DeleteSubscriptionGroupRequest(group, cleanOffset=with_offsets, removeOffset=with_offsets)
         await self.asking.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def config(self, address: str, group: str) -> bodies.SubscriptionGroupConfig:
-        """How one broker has it configured. Raises NoGroup; a broker that creates groups by itself has each.
+        """Returns the configuration of a group at one broker. Raises NoGroup.
 
-        Brokers before 5.0 cannot be asked for one group, so all are read.
+        A broker that creates groups by itself has every group. Brokers before 5.0 cannot be asked for one
+        group, so all are read.
         """
         header = GetSubscriptionGroupConfigRequest(group)
         try:
@@ -123,7 +124,7 @@ class Groups:
         return bodies.SubscriptionGroupConfig.decode(answer.body)
 
     async def set_readable(self, address: str, group: str, topic: str, readable: bool) -> bool:
-        """Whether the group may read the topic on this broker, from now on; what the broker says it is.
+        """Allows or forbids a group to read a topic on one broker; returns what the broker then applies.
 
         Brokers before 5.0 refuse.
         """
@@ -132,11 +133,11 @@ class Groups:
         return bool(bodies.GroupForbidden.decode(answer.body).readable)
 
     async def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
-        """Every group of a broker, by name."""
+        """Returns every group of a broker, by name."""
         return (await self.table(address)).subscriptionGroupTable
 
     async def user_table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Without the groups of the system and of tools."""
+        """Returns the groups of a broker without those of the system and of tools."""
         whole = await self.table(address)
         whole.subscriptionGroupTable = {
             name: config
@@ -146,7 +147,7 @@ class Groups:
         return whole
 
     async def table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Every group of a broker, and the version of the table."""
+        """Returns every group of a broker, and the version of the table."""
 
         async def page(first: int, version: str) -> Page[bodies.SubscriptionGroupConfig]:
             header = GetAllSubscriptionGroupRequest(groupSeq=first, dataVersion=version, maxGroupNum=PAGE)
@@ -163,15 +164,16 @@ class Groups:
     # --- progress ------------------------------------------------------------------------------------
 
     async def progress_at(self, address: str, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """The group's offsets on one broker; empty when it has none."""
+        """Returns the group's offsets on one broker; empty when it has none."""
         header = GetConsumeStatsRequest(group, topic)
         code = RequestCode.GET_CONSUME_STATS
         answer = await self.asking.ask(address, code, header, timeout_s=STATS_TIMEOUT_S)
         return bodies.ConsumeStats.decode(answer.body)
 
     async def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """On all of its brokers, in all topics or one. Raises NoProgress when there is none and nobody is
-        online, NoGroup when no broker knows the group.
+        """Returns the group's offsets on all of its brokers, in all topics or one.
+
+        Raises NoProgress when there are none and no member is online, NoGroup when no broker knows the group.
 
             behind = sum(
                 at.brokerOffset - at.consumerOffset
@@ -196,7 +198,7 @@ class Groups:
             raise NoProgress(f"group {group} is broadcasting: each member keeps its own offsets")
 
     async def topics_read(self, group: str) -> list[str]:
-        """Topics in which the group has committed offsets, in order. Raises NoGroup."""
+        """Returns the topics in which the group has committed offsets, in order. Raises NoGroup."""
         header = QueryTopicsByConsumerRequest(group)
         found: set[str] = set()
         for address in (await self.brokers(group)).values():
@@ -205,7 +207,7 @@ class Groups:
         return sorted(found)
 
     async def subscription(self, group: str, topic: str) -> bodies.SubscriptionData | None:
-        """What the members that are online want of the topic; None: nobody is, or nothing."""
+        """Returns the subscription of the online members to the topic; None: there is none."""
         header = QuerySubscriptionByConsumerRequest(group, topic)
         for address in (await self.brokers(group, topic)).values():
             answer = await self.asking.ask(address, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header)
@@ -215,8 +217,9 @@ class Groups:
         return None
 
     async def time_spans(self, group: str, topic: str) -> list[bodies.QueueTimeSpan]:
-        """For each queue of the topic: when its first and last message were stored, and the one the group is
-        at; the delay is between the latter two.
+        """Returns for each queue the store times of its first and last message, and of the group's position.
+
+        The delay is the time between the latter two.
 
             for span in await admin.groups.time_spans("billing", "OrderTopic"):
                 print(span.messageQueue, span.delayTime)
@@ -235,7 +238,7 @@ class Groups:
     async def running_info(
         self, group: str, client_id: str, with_stack: bool = False
     ) -> bodies.ConsumerRunningInfo:
-        """What one member says of itself, through the first broker that reaches it.
+        """Returns the report of one member, through the first broker that reaches it.
 
         Example:
 
@@ -259,9 +262,10 @@ class Groups:
     async def member_positions(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """How far each member says that it is in its queues of the topic, by its id; or one member alone.
+        """Returns the positions that members report in their queues of the topic, by member id.
 
-        Members that pull by themselves and those in other languages than Java may not tell.
+        With `client_id` only that member is asked. Pull consumers and clients in languages other than Java
+        may not report.
         """
         header = GetConsumerStatusRequest(topic, group, client_id)
         found: dict[str, dict[MessageQueue, int]] = {}
@@ -276,7 +280,7 @@ class Groups:
         return found
 
     async def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Which member has which queue. Members that do not answer are left out."""
+        """Returns the member of each assigned queue. Members that do not answer are left out."""
         members = (await self.connections.consumers(group)).connectionSet
         found: dict[MessageQueue, str] = {}
         for member in members:
@@ -289,7 +293,7 @@ class Groups:
 
 
 def group_of(retry_topic: str) -> str:
-    """5.x has retry topics per group and topic as well."""
+    """Returns the group of a retry topic; 5.x has retry topics per group and topic as well."""
     return retry_topic.removeprefix(names.RETRY_PREFIX).partition(POP_SEPARATOR)[0]
 
 

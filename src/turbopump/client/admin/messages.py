@@ -1,4 +1,4 @@
-"""Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them."""
+"""Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from turbopump.protocol.ids import parse_offset_id, unpack_host
 QUERY_TIMEOUT_S = 18.0
 CONSUME_TIMEOUT_S = 15.0
 FOREVER_MS = (1 << 63) - 1
-MAX_UNIQUE = 32  # of one unique key; the server's bound
+MAX_UNIQUE = 32  # messages of one unique key; the server's limit
 INDEX_STEP_MS = 1000  # an index knows whole seconds
 
 
@@ -33,7 +33,7 @@ class NoMessages(NotFound):
 
 
 class TrackType(Enum):
-    """What became of a message in a group."""
+    """The state of a message in a group."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -46,6 +46,8 @@ class TrackType(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Track(NotebookTable):
+    """The state of a message in one group."""
+
     group: str
     type: TrackType
     reason: str | None = None
@@ -53,7 +55,7 @@ class Track(NotebookTable):
 
 @dataclass
 class Messages:
-    """Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them.
+    """Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them.
 
     Example:
 
@@ -71,11 +73,11 @@ class Messages:
     puller: Puller
 
     def as_group(self, group: str) -> "Messages":
-        """Pulls in the name of that group, which brokers take note of; its offsets stay as they are."""
+        """Returns a copy that pulls in the name of that group; the group's offsets do not change."""
         return replace(self, puller=replace(self.puller, group=group))
 
     async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """The message stored where the id says. Raises Refused when there is none, or it is no such id.
+        """Returns the message at the place that an offset id names. Raises Refused when there is none.
 
         Example:
 
@@ -89,7 +91,7 @@ class Messages:
         return received(record.decode(answer.body))
 
     async def find(self, topic: str, message_id: str) -> MessageExt:
-        """By either kind of id. Raises NoMessages.
+        """Returns a message by its unique id or its offset id. Raises NoMessages.
 
         Example:
 
@@ -108,7 +110,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
     ) -> list[MessageExt]:
-        """Those with that key, in the order of storing. The sender's id is no key. Raises NoMessages.
+        """Returns the messages with that key, in the order of storing. Raises NoMessages.
 
         Example:
 
@@ -123,7 +125,7 @@ class Messages:
     async def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """The newest copies of the message, in the order of storing. Raises NoMessages."""
+        """Returns the newest copies of a message, in the order of storing. Raises NoMessages."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True)
         found = [one for one in await self._query(header) if one.message_id == unique_key]
         if not found:
@@ -131,8 +133,9 @@ class Messages:
         return found
 
     async def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:
-        """All copies stored since then, however many. One answer has the newest: older ones are asked for
-        until no other comes.
+        """Returns all copies stored since then, however many.
+
+        One answer has the newest ones: older ones are asked for until no more come.
         """
         begin_ms = max(begin_ms - INDEX_STEP_MS, 0)
 
@@ -153,7 +156,7 @@ class Messages:
         return await self._of_all_brokers(topic, ask)
 
     async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """The message at one place of a queue; None: there is none.
+        """Returns the message at one offset of a queue; None: there is none.
 
         Example:
 
@@ -171,7 +174,7 @@ class Messages:
         expression: str = "*",
         max_count: int = BATCH,
     ) -> AsyncIterator[PullResult]:
-        """The answers of pulls from `begin` until they reach `end`, or until the queue has no more."""
+        """Yields the answers of pulls from `begin` until they reach `end` or the end of the queue."""
         offset = begin
         while offset < end:
             result = await self.puller.pull(
@@ -185,7 +188,7 @@ class Messages:
     async def consume_directly(
         self, message: MessageExt, group: str, client_id: str
     ) -> bodies.ConsumeMessageDirectlyResult:
-        """One member of a group consumes one message, whatever its offsets are; what its listener said.
+        """Makes one member of a group consume one message, without changing offsets; returns its result.
 
         Example:
 
@@ -201,7 +204,7 @@ class Messages:
         return bodies.ConsumeMessageDirectlyResult.decode(answer.body)
 
     async def tracks(self, message: MessageExt) -> list[Track]:
-        """What became of a message in each group that reads its topic."""
+        """Returns the state of a message in each group that reads its topic."""
         topic = message.record.topic
         return [await self._track(message, group) for group in await self.topics.consumers(topic)]
 
@@ -263,5 +266,5 @@ class Messages:
 
 
 def received(one: record.Record) -> MessageExt:
-    """Of a message that was looked up, the broker's name is not known."""
+    """Returns a message that was looked up; the name of its broker is not known."""
     return MessageExt(one, MessageQueue(one.topic, "", one.queue_id))

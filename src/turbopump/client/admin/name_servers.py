@@ -1,7 +1,6 @@
-"""Name servers: their key-value tables and settings, and the write permission they give to brokers.
+"""Administers name servers: key-value tables, settings, and the write permission of brokers.
 
-Name servers do not tell one another anything, so every change goes to all of them, and the answers are by
-address.
+Name servers are independent, so every change goes to all of them, and the answers are by address.
 """
 
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from turbopump.protocol.names import ORDER_TOPIC_NAMESPACE
 
 @dataclass
 class NameServerSettings:
-    """Name servers: their key-value tables and settings, and the write permission they give to brokers.
+    """Administers name servers: key-value tables, settings, and the write permission of brokers.
 
     Example:
 
@@ -42,11 +41,11 @@ class NameServerSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All that are known."""
+        """The addresses of all known name servers."""
         return self.asking.name_servers
 
     async def value(self, namespace: str, key: str) -> str | None:
-        """One value of a namespace; None: there is none."""
+        """Returns one value of a namespace; None: there is none."""
         try:
             answer = await self.asking.ask_name_server(
                 RequestCode.GET_KV_CONFIG, GetKVConfigRequest(namespace, key)
@@ -56,7 +55,7 @@ class NameServerSettings:
         return GetKVConfigResponse.from_ext(answer.ext).value
 
     async def values(self, namespace: str) -> dict[str, str]:
-        """All keys and values of a namespace.
+        """Returns all keys and values of a namespace.
 
         Example:
 
@@ -70,17 +69,17 @@ class NameServerSettings:
         return bodies.KVTable.decode(answer.body).table
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Sets it on every name server."""
+        """Sets a value on every name server."""
         header = PutKVConfigRequest(namespace, key, value)
         await self.asking.ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_value(self, namespace: str, key: str) -> None:
-        """Removes it from every name server."""
+        """Removes a value from every name server."""
         header = DeleteKVConfigRequest(namespace, key)
         await self.asking.ask_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def put_order(self, topic: str, broker: str, queues: int) -> str:
-        """Sets one broker's part of an order topic and leaves the others; the whole text that results."""
+        """Sets one broker's part of an order topic and keeps the others; returns the whole text."""
         old = await self.value(ORDER_TOPIC_NAMESPACE, topic) or ""
         parts = {part.partition(":")[0]: part for part in old.split(";") if part}
         parts[broker] = f"{broker}:{queues}"
@@ -89,19 +88,19 @@ class NameServerSettings:
         return whole
 
     async def wipe_write_permission(self, address: str, broker: str) -> int:
-        """New messages go elsewhere. How many topics are concerned, on this name server."""
+        """Removes the write permission of a broker at one name server; returns how many topics change."""
         header = WipeWritePermOfBrokerRequest(broker)
         answer = await self.asking.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return WipeWritePermOfBrokerResponse.from_ext(answer.ext).wipeTopicCount
 
     async def add_write_permission(self, address: str, broker: str) -> int:
-        """New messages may come again. How many topics are concerned, on this name server."""
+        """Restores the write permission of a broker at one name server; returns how many topics change."""
         header = AddWritePermOfBrokerRequest(broker)
         answer = await self.asking.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return AddWritePermOfBrokerResponse.from_ext(answer.ext).addTopicCount
 
     async def configs(self) -> dict[str, dict[str, str]]:
-        """The settings of each name server, by its address."""
+        """Returns the settings of each name server, by its address."""
         answers = await self.asking.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return {address: properties_of(answer.body) for address, answer in answers.items()}
 

@@ -1,7 +1,8 @@
-"""Moving a group's offsets: to a time, to the end, to those of another group.
+"""Moves the offsets of a group: to a time, to the end, or to those of another group.
 
-Brokers since 5.2 move them by themselves, whether the group runs or not. Older ones tell the members, and
-say that nobody is online when the group is stopped: then the offsets are moved here, queue by queue.
+Brokers since 5.2 move them by themselves, whether the group runs or not. Older ones only notify the members,
+and answer that no member is online when the group is stopped: then the offsets are moved here, queue by
+queue.
 """
 
 from dataclasses import dataclass, field
@@ -28,25 +29,25 @@ from turbopump.protocol.headers.offsets import (
 from turbopump.runtime.clock import Clock, SystemClock
 
 END = -1
-"""In place of a time: behind the last message."""
+"""Instead of a time: behind the last message."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rollback(NotebookTable):
-    """A queue of a stopped group: where it was and where it is now."""
+    """A queue of a stopped group: its offset before and after a reset."""
 
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
     time_offset: int
-    """Where the time is in the queue."""
+    """The offset of the time in the queue."""
     reset_offset: int
-    """The same, or the old one when only going back was asked for."""
+    """The new offset: `time_offset`, or the old one when only moving back was allowed."""
 
 
 @dataclass
 class Offsets:
-    """Moving a group's offsets: to a time, to the end, to those of another group.
+    """Moves the offsets of a group: to a time, to the end, or to those of another group.
 
     Example:
 
@@ -63,11 +64,11 @@ class Offsets:
     async def reset_to(
         self, group: str, topic: str, when: Time, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """The group goes on in the topic at the first message stored at that time or later, whether it runs
-        or not. `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970,
-        ISO text with a zone, an age such as `10m`, or END. Without `force` only back.
+        """Moves a group to the first message stored at that time or later; returns the new offsets.
 
-        Where the group goes on now. Raises GroupNotFound for a group that a broker does not know.
+        The group may run or not. `when` is a datetime with a time zone, a negative timedelta from now,
+        milliseconds since 1970, ISO text with a zone, an age such as `10m`, or END. Without `force` only
+        back. Raises GroupNotFound for a group that a broker does not know.
         """
         time_ms = END if when == END else past_ms(when, self.clock.now_ms())
         try:
@@ -77,7 +78,7 @@ class Offsets:
             return {one.queue: one.reset_offset for one in moved}
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where the group goes on in one queue; None: it has never committed an offset there."""
+        """Returns the committed offset of a group in one queue; None: it never committed one there."""
         addresses = await self.topics.readers(queue.topic)
         header = QueryConsumerOffsetRequest(group, queue.topic, queue.id, bname=queue.broker)
         if queue.broker not in addresses:
@@ -92,9 +93,9 @@ class Offsets:
     async def reset(
         self, group: str, topic: str, time_ms: int, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Through the brokers, also while the group runs; `force` allows going forward too.
+        """Moves a group through the brokers, also while it runs; `force` allows moving forward too.
 
-        Raises ConsumerNotOnline: an older broker, and the group is stopped. Then `reset_stopped` does it.
+        Raises ConsumerNotOnline for a stopped group at an older broker. Then call `reset_stopped`.
         """
         header = ResetOffsetRequest(topic, group, time_ms, force, queueId=-1, offset=-1)
         found: dict[MessageQueue, int] = {}
@@ -103,7 +104,7 @@ class Offsets:
         return found
 
     async def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
-        """Queue by queue, for a group none of which is online: members that run would commit over it."""
+        """Moves a stopped group queue by queue; running members would overwrite the offsets."""
         done = []
         for broker, address in (await self.topics.readers(topic)).items():
             for queue, (consumer_offset, broker_offset) in (
@@ -118,8 +119,9 @@ class Offsets:
         return done
 
     async def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """One queue to an offset. A member that runs follows only when the broker is 5.2 or later: older
-        ones can move all queues and not one.
+        """Moves one queue of a group to an offset.
+
+        A running member follows only at brokers since 5.2: older ones can move all queues but not one.
         """
         answer = await self._commit(address, group, MessageQueue(topic, "", queue_id), offset)
         if answer.version >= V5_2_0:
@@ -127,10 +129,10 @@ class Offsets:
             await self._reset_at(address, header)
 
     async def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-        """The offsets that one group has in a topic become those of another.
+        """Copies the offsets of one group in a topic to another group.
 
-        Raises NoGroup or NoProgress. All topics of the group are asked for: asked for one, a broker tells 0
-        of whoever has never been there.
+        Raises NoGroup or NoProgress. All topics of the group are asked for, because a broker asked for one
+        topic answers 0 for a group that never committed there.
         """
         addresses = await self.topics.readers(topic)
         cloned: dict[MessageQueue, int] = {}
@@ -144,7 +146,7 @@ class Offsets:
         return cloned
 
     async def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
-        """The first message stored at that time or later; END: behind the last."""
+        """Returns the offset of the first message stored at that time or later; END: behind the last."""
         if time_ms == END:
             header = GetMaxOffsetRequest(queue.topic, queue.id, bname=queue.broker or None)
             answer = await self.asking.ask(address, RequestCode.GET_MAX_OFFSET, header)
@@ -154,7 +156,7 @@ class Offsets:
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """As a member of the group would. A member that runs goes on where it is, and commits over it."""
+        """Commits an offset as a member would. A running member keeps its position and overwrites it."""
         await self._commit(address, group, queue, offset)
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> Command:
@@ -172,7 +174,7 @@ class Offsets:
     async def _positions(
         self, group: str, topic: str, broker: str, address: str
     ) -> dict[MessageQueue, tuple[int, int]]:
-        """Consumer's and broker's offset; a group that has never been there stands at each queue's start."""
+        """Returns consumer's and broker's offsets; a group without offsets is at the start of each queue."""
         known = (await self.groups.progress_at(address, group)).offsetTable
         found = {
             MessageQueue.of_wire(queue): (offsets.consumerOffset, offsets.brokerOffset)

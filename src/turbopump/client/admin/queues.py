@@ -1,4 +1,4 @@
-"""Queues: where they begin and end, where a time is in them, and what their entries say."""
+"""Reads the ends of queues, the offset of a time in them, and their entries."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from turbopump.runtime.clock import Clock, SystemClock
 
 @dataclass
 class Queues:
-    """Queues: where they begin and end, where a time is in them, and what their entries say.
+    """Reads the ends of queues, the offset of a time in them, and their entries.
 
     Example:
 
@@ -31,15 +31,15 @@ class Queues:
     clock: Clock = field(default_factory=SystemClock)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Returns the offset of the first message that the queue still has."""
         return await self.puller.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message will have."""
+        """Returns the offset that the queue's next message will have."""
         return await self.puller.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """The offset of the first message stored at that time or later.
+        """Returns the offset of the first message stored at that time or later.
 
         Example:
 
@@ -48,7 +48,7 @@ class Queues:
         return await self.puller.offset_at(queue, past_ms(when, self.clock.now_ms()))
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the first message that is still there was stored; -1: there is none."""
+        """Returns when the first message of the queue was stored; -1: there is none."""
         header = GetEarliestMsgStoretimeRequest(queue.topic, queue.id, bname=queue.broker)
         code = RequestCode.GET_EARLIEST_MSG_STORETIME
         answer = await self.puller.routes.ask_replica(
@@ -59,9 +59,9 @@ class Queues:
     async def entries(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> bodies.QueryConsumeQueueResponseBody | None:
-        """Entries of a consume queue, from that index on. None: there is nothing.
+        """Returns entries of a consume queue, from that index on; None: there are none.
 
-        With a group, each entry says whether its subscription wants it.
+        With a group, each entry says whether the group's subscription wants it.
 
             found = await admin.queues.entries(address, "OrderTopic", 0, 100, 10, "billing")
         """

@@ -1,7 +1,7 @@
-"""Messages that wait for a time of their own: which they are, and taking them back.
+"""Lists and recalls delayed messages that wait for an exact time.
 
-They are read from the topic in which brokers of 5.x, Apache's and ours, keep them. A message may be there
-several times, since it is put there again every other day, and so may its recall: the newest counts.
+They are read from the topic in which brokers of 5.x, Apache's and Turbopump's, store them. A message may be
+there several times, because it is stored again every other day, and so may its recall: the newest counts.
 """
 
 from collections.abc import AsyncIterator
@@ -22,31 +22,31 @@ from turbopump.protocol.handles import RecallHandle, read_handle
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.clock import Clock
 
-EXACT = "TURBOPUMP_DELIVER_AT"  # only our brokers write it
-LATEST_OF_SLOT_MS = 1_000  # what Apache's brokers count in
+EXACT = "TURBOPUMP_DELIVER_AT"  # only Turbopump's brokers write it
+LATEST_OF_SLOT_MS = 1_000  # the time slot of Apache's brokers
 RECALL_TIMEOUT_S = 5.0
 
 
 class NoTimers(NotFound):
-    """No broker keeps messages for a time."""
+    """No broker of the cluster supports messages with an exact time."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timer(NotebookTable):
-    """A message that waits."""
+    """A message that waits for its time."""
 
     topic: str
-    """Where it will be delivered."""
+    """The topic it will be delivered to."""
     message: MessageExt
     due_ms: int
-    """When; of a message at Apache's broker that was given a delay, the second before is possible too."""
+    """When it is delivered; at Apache's broker a message with a delay may come up to a second earlier."""
     handle: str
-    """To recall it."""
+    """The handle to recall it."""
 
 
 @dataclass
 class Timers:
-    """Messages that wait for a time of their own.
+    """Lists and recalls messages that wait for an exact time.
 
     Example:
 
@@ -61,8 +61,9 @@ class Timers:
     sender: Sender
 
     async def pending(self, topic: str | None = None) -> list[Timer]:
-        """All that wait, or those for one topic; the next first. Reads the whole of what brokers keep of
-        them. Raises NoTimers.
+        """Returns the messages that wait, of all topics or one, the next one first. Raises NoTimers.
+
+        It reads everything that the brokers store of them.
         """
         found: list[Timer] = []
         for queue in await self._queues():
@@ -75,17 +76,24 @@ class Timers:
         return sorted(wanted, key=lambda one: (one.due_ms, one.message.message_id))
 
     async def recall(self, handle: str) -> str:
-        """Takes a message back: nobody will get it. Returns its id. Raises Refused when it is too late."""
+        """Recalls a message, so that no consumer gets it.
+
+        Returns its id. Raises Refused when it is too late.
+        """
         found = read_handle(handle)
         if found is None:
-            raise InvalidArgument("this is no recall handle: `pending` gives one for each message")
+            raise InvalidArgument(
+                f"handle must be a recall handle, got {handle!r}: `pending` returns one for each message"
+            )
         return await recalls.recall(self.sender, found.topic, handle, RECALL_TIMEOUT_S)
 
     async def _queues(self) -> tuple[MessageQueue, ...]:
         try:
             return (await self.routes.find(TIMER_TOPIC)).subscribe
         except TopicNotFound:
-            raise NoTimers("no broker of this cluster keeps messages for a time: 5.x is needed") from None
+            raise NoTimers(
+                "no broker of this cluster supports messages with an exact time: 5.x is needed"
+            ) from None
 
     async def _all_of(self, queue: MessageQueue) -> AsyncIterator[MessageExt]:
         puller = self.messages.puller
@@ -110,7 +118,7 @@ def _take(waiting: dict[tuple[str, str], Timer], message: MessageExt, broker: st
 
 
 def _due_ms(message: MessageExt) -> int | None:
-    """The last moment of its slot, where nothing says it better."""
+    """Returns the due time; without an exact one the last moment of its slot."""
     pairs = message.properties
     for name, later_ms in ((EXACT, 0), (properties.TIMER_OUT_MS, LATEST_OF_SLOT_MS)):
         text = pairs.get(name, "")

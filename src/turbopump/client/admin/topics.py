@@ -1,4 +1,4 @@
-"""Topics: their list, their routes, their configuration, how full their queues are and who reads them."""
+"""Administers topics: lists, routes, configuration, the ends of their queues, and their readers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ MAX_PERMISSION = 7
 
 @dataclass
 class Topics:
-    """Topics: their list, their routes, their configuration, how full their queues are and who reads them.
+    """Administers topics: lists, routes, configuration, the ends of their queues, and their readers.
 
     Example:
 
@@ -48,38 +48,38 @@ class Topics:
     asking: AdminCalls
 
     async def names(self) -> list[str]:
-        """Every topic that a name server knows, system topics too, in order."""
+        """Returns every topic that a name server knows, system topics included, in order."""
         answer = await self.asking.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
     async def names_in_cluster(self, cluster: str) -> list[str]:
-        """Those that brokers of this cluster have, in order."""
+        """Returns the topics that brokers of this cluster have, in order."""
         header = GetTopicsByClusterRequest(cluster)
         answer = await self.asking.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
     async def system_names(self) -> list[str]:
-        """Topics that brokers made for themselves, as a name server knows them: clusters and brokers."""
+        """Returns the topics that brokers register for themselves: names of clusters and brokers."""
         answer = await self.asking.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
     async def clusters(self, topic: str) -> list[str]:
-        """The clusters whose brokers have it. Raises TopicNotFound."""
+        """Returns the clusters whose brokers have the topic. Raises TopicNotFound."""
         return sorted({broker.cluster for broker in (await self.route(topic)).brokerDatas if broker.cluster})
 
     async def route(self, topic: str) -> bodies.TopicRouteData:
-        """Its queues and brokers, as a name server tells them. Raises TopicNotFound when no broker has it."""
+        """Returns the route of a topic as a name server knows it. Raises TopicNotFound."""
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         answer = await self.asking.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return bodies.TopicRouteData.decode(answer.body)
 
     async def readers(self, topic: str) -> dict[str, str]:
-        """The brokers that have the topic, each with the address to ask: its master, else a slave."""
+        """Returns the brokers of the topic, each with the address to ask: its master, else a slave."""
         route = route_of(topic, await self.route(topic))
         return {name: address for name in sorted(route.brokers) if (address := route.reader(name))}
 
     async def queues(self, topic: str) -> TopicRoute:
-        """To which queues one can send, and from which one can read. Raises TopicNotFound.
+        """Returns the queues of a topic that can be written and read. Raises TopicNotFound.
 
         Example:
 
@@ -91,7 +91,7 @@ class Topics:
     # --- configuration -------------------------------------------------------------------------------
 
     async def config(self, address: str, topic: str) -> TopicConfig:
-        """How one broker has it configured. Raises TopicNotFound.
+        """Returns the configuration of a topic at one broker. Raises TopicNotFound.
 
         Brokers before 5.0 cannot be asked for one topic, so all are read.
         """
@@ -107,7 +107,7 @@ class Topics:
         return TopicConfig.decode(answer.body)
 
     async def configs(self, address: str) -> bodies.TopicConfigSerializeWrapper:
-        """Every topic of a broker, system topics too."""
+        """Returns every topic of a broker, system topics included."""
 
         async def page(first: int, version: str) -> Page[TopicConfig]:
             header = GetAllTopicConfigRequest(topicSeq=first, dataVersion=version, maxTopicNum=PAGE)
@@ -122,7 +122,7 @@ class Topics:
     async def user_configs(
         self, address: str, with_retry_and_dead_letters: bool = False
     ) -> bodies.TopicConfigSerializeWrapper:
-        """Without system topics, and without those that no one can read or write."""
+        """Returns the topics of a broker without system topics and those without any permission."""
         found = await self.configs(address)
         answer = await self.asking.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         system = set(bodies.TopicList.decode(answer.body).topicList)
@@ -146,8 +146,9 @@ class Topics:
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates a topic on every broker of the cluster, or of all clusters, or changes it. Returns the
-        addresses of these brokers.
+        """Creates or changes a topic on every broker of the cluster, or of all clusters.
+
+        Returns the addresses of these brokers.
 
             await admin.topics.create("OrderTopic", queues=8)
 
@@ -157,15 +158,15 @@ class Topics:
             config = TopicConfig(topicName="OrderTopic", readQueueNums=8, writeQueueNums=8, perm=6)
             await admin.topics.create("127.0.0.1:10911", config)
 
-        Raises NoPermission for a permission that is none (brokers would take it), NotFound when there is no
-        broker, and the first refusal, whose notes say which brokers have the topic then.
+        Raises NoPermission for a permission that does not exist (brokers would accept it), NotFound when
+        there is no broker, and the first refusal, whose notes say which brokers have the topic then.
         """
         if config is not None:
             await self._create_at(topic, config)
             return [topic]
         check_topic(topic)
         if isinstance(queues, bool) or not isinstance(queues, int) or queues < 1:
-            raise InvalidArgument(f"queues must be a whole number from 1 on, got {queues!r}")
+            raise InvalidArgument(f"queues must be a whole number, at least 1, got {queues!r}")
         wanted = TopicConfig(
             topicName=topic, readQueueNums=queues, writeQueueNums=queues, perm=permission, order=ordered
         )
@@ -203,10 +204,9 @@ class Topics:
         await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates it on every broker that has the topic `template`; a cluster's name is such a topic. Returns
-        the addresses; when some of the brokers refuse and others do not, these have it.
+        """Creates a topic on every broker that has the topic `template`; a cluster's name is such a topic.
 
-        Raises the last refusal when none took it.
+        Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 
             await admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic"))
         """
@@ -226,7 +226,7 @@ class Topics:
         return created
 
     async def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        """Creates many topics with one request, or one by one at a broker before 5.3."""
         asked = list(configs)
         for config in asked:
             check_permission(config)
@@ -238,7 +238,7 @@ class Topics:
                 await self._create_at(address, config)
 
     async def delete(self, topic: str) -> None:
-        """From every broker that has it, and from the name servers. Its messages are gone for good.
+        """Deletes a topic, with its messages, from every broker that has it and from the name servers.
 
         Example:
 
@@ -251,35 +251,35 @@ class Topics:
         await self.delete_in_name_servers(topic)
 
     async def delete_in_broker(self, address: str, topic: str) -> None:
-        """With its messages, on one broker."""
+        """Deletes a topic, with its messages, from one broker."""
         await self.asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic))
 
     async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Its routes only; a broker that has it brings them back."""
+        """Deletes the routes of a topic only; a broker that has it registers them again."""
         header = DeleteTopicFromNamesrvRequest(topic, cluster)
         await self.asking.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     # --- use -----------------------------------------------------------------------------------------
 
     async def stats_at(self, address: str, topic: str) -> bodies.TopicStatsTable:
-        """The ends of the topic's queues on one broker."""
+        """Returns the ends of the topic's queues on one broker."""
         header = GetTopicStatsRequest(topic)
         answer = await self.asking.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         return bodies.TopicStatsTable.decode(answer.body)
 
     async def stats(self, topic: str, found_through: str | None = None) -> bodies.TopicStatsTable:
-        """The ends of all its queues; `found_through` is the topic whose brokers are asked, if another."""
+        """Returns the ends of all queues; `found_through` is another topic whose brokers are asked."""
         addresses = (await self.readers(found_through or topic)).values()
         tables = await together(lambda address: self.stats_at(address, topic), addresses)
         whole = bodies.TopicStatsTable(topicPutTps=sum(table.topicPutTps or 0.0 for table in tables))
         for table in tables:
             whole.offsetTable |= table.offsetTable
         if not whole.offsetTable:
-            raise NotFound(f"no broker tells anything of topic {topic}")
+            raise NotFound(f"no broker has data of topic {topic}")
         return whole
 
     async def consumers(self, topic: str) -> list[str]:
-        """Groups that read the topic or have offsets in it, as any of its brokers knows, in order."""
+        """Returns the groups that read the topic or have offsets in it, in order."""
         groups: set[str] = set()
         for address in (await self.readers(topic)).values():
             header = QueryTopicConsumeByWhoRequest(topic)
@@ -289,11 +289,11 @@ class Topics:
 
 
 def check_permission(config: TopicConfig) -> None:
-    """As Apache's tools since 5.0 do before they ask."""
+    """Raises NoPermission for an unknown permission, as Apache's tools do since 5.0."""
     if not 0 <= config.perm <= MAX_PERMISSION:
         raise NoPermission(f"topicPermission value: {config.perm} is invalid.")
 
 
 def pack_changes(changes: dict[str, str]) -> str:
-    """`+name=value,-name`, as request 17 wants attributes."""
+    """Returns attributes as request 17 needs them: `+name=value,-name`."""
     return ",".join(f"{name}={value}" if name.startswith("+") else name for name, value in changes.items())

@@ -1,7 +1,7 @@
-"""Transactions that nobody has ended: half messages that are open, and those that have expired.
+"""Lists half messages that are open or expired, resumes expired ones, and lists ids of the ledger.
 
-Read from the brokers' own topics, so it works with Apache's brokers too. An expired one stays where it is
-until its file is deleted; resumed, its producers are asked again.
+Half messages are read from the brokers' own topics, so it works with Apache's brokers too. An expired one
+stays until its file is deleted; when it is resumed, its producers are asked again.
 """
 
 from collections.abc import AsyncIterator
@@ -26,12 +26,12 @@ from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_T
 
 ELSEWHERE = "elsewhere"
 GROUP = "CID_RMQ_SYS_TRANS"
-"""Under this name brokers keep how far all transactions have ended."""
+"""The group under which brokers store up to where all transactions have ended."""
 
 
 @dataclass
 class Transactions:
-    """Half messages that nobody has ended.
+    """Lists half messages that have not ended.
 
     Example:
 
@@ -46,7 +46,7 @@ class Transactions:
     routes: RouteCache
 
     async def open(self) -> AsyncIterator[MessageExt]:
-        """Those that wait for their end, broker by broker, oldest first."""
+        """Yields the half messages that wait for their end, broker by broker, oldest first."""
         for queue in await self._queues(HALF_TOPIC):
             ops = MessageQueue(OP_HALF_TOPIC, queue.broker, queue.id)
             begin = await self._progress(queue)
@@ -60,22 +60,27 @@ class Transactions:
                     yield half
 
     async def expired(self) -> AsyncIterator[MessageExt]:
-        """Those that producers were asked about as often as is allowed, broker by broker, oldest first. Some
-        may have ended, or have been resumed, since then.
+        """Yields the half messages whose checks are used up, broker by broker, oldest first.
+
+        Some may have ended, or have been resumed, since then.
         """
         for queue in await self._queues(CHECK_MAX_TIME_TOPIC):
             async for half in self._all(queue, 0):
                 yield half
 
     async def resume(self, half: MessageExt) -> None:
-        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
+        """Resumes an expired half message: its producers are asked again.
+
+        Raises Refused if it is open or ended.
+        """
         header = ResumeCheckHalfMessageRequest(msgId=half.offset_message_id, topic=half.record.topic)
         address = await self._address(half.queue)
         await self.asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
 
     async def ids(self) -> AsyncIterator[BookSummary]:
-        """Transactional ids of the ledger, by name, each as its home knows it: state, last batch, last use.
-        Only our brokers keep a ledger; others are passed over.
+        """Yields the transactional ids of the ledger, by name: state, last batch, last use.
+
+        Only Turbopump's brokers keep a ledger; others are skipped.
 
         Example:
 
@@ -91,8 +96,9 @@ class Transactions:
                 after = found[-1].id
 
     async def forget(self, id: str) -> int:
-        """Removes an id from the ledger: a batch of it may be written again. How many brokers knew it.
-        Raises Refused while messages of it wait for a decision or an end.
+        """Removes an id from the ledger, so that its batches may be written again.
+
+        Returns how many brokers knew it. Raises Refused while messages of it wait for a decision or an end.
         """
         count = 0
         for address in await self._masters():
@@ -143,21 +149,21 @@ class Transactions:
 
 
 def topic_of(half: MessageExt) -> str:
-    """Where the message will be seen when it is committed."""
+    """Returns the topic of a half message after its commit."""
     return half.properties.get(properties.REAL_TOPIC, "")
 
 
 def group_of(half: MessageExt) -> str:
-    """Whose producers are asked."""
+    """Returns the group whose producers are asked."""
     return half.properties.get(properties.PRODUCER_GROUP, "")
 
 
 def asked(half: MessageExt) -> int:
-    """How often they were."""
+    """Returns how often its producers were asked."""
     times = half.properties.get(properties.TRANSACTION_CHECK_TIMES, "")
     return int(times) if times.isdecimal() else 0
 
 
 def _numbers(body: bytes) -> list[int]:
-    """Of half messages that have ended: one, or several with commas as 5.x writes them."""
+    """Returns the offsets of ended half messages: one, or several with commas as 5.x writes them."""
     return [int(part) for part in body.split(b",") if part.isdigit()]

@@ -1,3 +1,5 @@
-"""Blocking faces of the clients. All but `face.py`, `running.py` and `reading.py` is written by
-scripts/faces.py from the async classes, which do the work; these wait for them.
+"""The blocking clients: each waits for an async client that runs on the background loop.
+
+scripts/faces.py generates all modules from the async classes, except `face.py`, `running.py`, `reading.py`
+and `transacting.py`. What never belongs here: the work of a client.
 """

@@ -10,7 +10,6 @@ from turbopump.client.admin.admin import Admin as AsyncAdmin
 from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, StatsName
 from turbopump.client.admin.brokers import Brokers as AsyncBrokers
 from turbopump.client.admin.calls import TIMEOUT_S
-from turbopump.client.admin.calls import AdminCalls as AsyncAdminCalls
 from turbopump.client.admin.clusters import Clusters as AsyncClusters
 from turbopump.client.admin.clusters import Layout
 from turbopump.client.admin.connections import Connections as AsyncConnections
@@ -40,14 +39,10 @@ from turbopump.client.times import Time
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import TopicConfig
-from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import Command
-from turbopump.protocol.headers.base import Header
 from turbopump.protocol.ledger import BookSummary
 
 __all__ = [
     "Admin",
-    "AdminCalls",
     "Brokers",
     "Clusters",
     "Connections",
@@ -65,7 +60,7 @@ __all__ = [
 
 @spelled_out(ClientSettings)
 class Admin(Face[AsyncAdmin]):
-    """Looks after a cluster, Apache's or ours: one part per subject.
+    """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
     `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
@@ -75,10 +70,9 @@ class Admin(Face[AsyncAdmin]):
             print(admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
-    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each question, in seconds; what is slow by
-    nature has more. Every call raises `Refused` (or its class for the code) when a server says no, and
-    `Unreachable`, an OSError, when it says nothing. Other keyword arguments are settings of every client,
-    such as `use_tls`.
+    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each request, in seconds; slow requests have
+    more. Every call raises `Refused` (or its class for the code) when a server refuses, and `Unreachable`, an
+    OSError, when it does not answer. Other keyword arguments are settings of every client, such as `use_tls`.
     """
 
     def __init__(
@@ -90,7 +84,6 @@ class Admin(Face[AsyncAdmin]):
         **settings: Unpack[ClientOptions],
     ) -> None:
         super().__init__(lambda: AsyncAdmin(name_servers, world=world, timeout=timeout, **settings))
-        self.asking = AdminCalls(self, lambda core: core.asking)
         self.clusters = Clusters(self, lambda core: core.clusters)
         self.topics = Topics(self, lambda core: core.topics)
         self.brokers = Brokers(self, lambda core: core.brokers)
@@ -105,11 +98,11 @@ class Admin(Face[AsyncAdmin]):
 
     @property
     def settings(self) -> ClientSettings:
-        """All settings, with the defaults."""
+        """All settings, defaults included."""
         return self._core.settings
 
     def dead_letters(self, group: str) -> "DeadLetters":
-        """The messages that the group could not consume.
+        """Returns the messages that the group could not consume.
 
         Example:
 
@@ -119,48 +112,15 @@ class Admin(Face[AsyncAdmin]):
         return DeadLetters(self, lambda core: core.dead_letters(group))
 
     def close(self) -> None:
-        """Closes its connections. Again: nothing."""
+        """Closes its connections. May be called again."""
         self._close()
 
 
-class AdminCalls(Part[AsyncAdmin, AsyncAdminCalls]):
-    """Requests of all parts of `Admin`: to one server, to any name server, or to all name servers."""
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        return self._call(lambda core: core.name_servers)
-
-    def ask(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        timeout_s: float | None = None,
-    ) -> Command:
-        """One server's answer. Raises Refused for any code but success, Unreachable for none."""
-        return self._run(lambda core: core.ask(address, code, header, body, timeout_s))
-
-    def ask_name_server(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
-        """The answer of whichever name server answers first."""
-        return self._run(lambda core: core.ask_name_server(code, header, body))
-
-    def ask_name_servers(
-        self,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        addresses: Iterable[str] = (),
-    ) -> dict[str, Command]:
-        """The answers of these name servers, or of all of them: each keeps its own state."""
-        return self._run(lambda core: core.ask_name_servers(code, header, body, addresses))
-
-
 class Clusters(Part[AsyncAdmin, AsyncClusters]):
-    """Which clusters there are, which brokers belong to them, and at which addresses."""
+    """Lists the clusters, their brokers and the addresses of these."""
 
     def layout(self) -> Layout:
-        """All brokers of all clusters, as one of the name servers knows them.
+        """Returns all brokers of all clusters, as one of the name servers knows them.
 
         Example:
 
@@ -171,7 +131,7 @@ class Clusters(Part[AsyncAdmin, AsyncClusters]):
 
 
 class Topics(Part[AsyncAdmin, AsyncTopics]):
-    """Topics: their list, their routes, their configuration, how full their queues are and who reads them.
+    """Administers topics: lists, routes, configuration, the ends of their queues, and their readers.
 
     Example:
 
@@ -182,31 +142,31 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
     """
 
     def names(self) -> list[str]:
-        """Every topic that a name server knows, system topics too, in order."""
+        """Returns every topic that a name server knows, system topics included, in order."""
         return self._run(lambda core: core.names())
 
     def names_in_cluster(self, cluster: str) -> list[str]:
-        """Those that brokers of this cluster have, in order."""
+        """Returns the topics that brokers of this cluster have, in order."""
         return self._run(lambda core: core.names_in_cluster(cluster))
 
     def system_names(self) -> list[str]:
-        """Topics that brokers made for themselves, as a name server knows them: clusters and brokers."""
+        """Returns the topics that brokers register for themselves: names of clusters and brokers."""
         return self._run(lambda core: core.system_names())
 
     def clusters(self, topic: str) -> list[str]:
-        """The clusters whose brokers have it. Raises TopicNotFound."""
+        """Returns the clusters whose brokers have the topic. Raises TopicNotFound."""
         return self._run(lambda core: core.clusters(topic))
 
     def route(self, topic: str) -> bodies.TopicRouteData:
-        """Its queues and brokers, as a name server tells them. Raises TopicNotFound when no broker has it."""
+        """Returns the route of a topic as a name server knows it. Raises TopicNotFound."""
         return self._run(lambda core: core.route(topic))
 
     def readers(self, topic: str) -> dict[str, str]:
-        """The brokers that have the topic, each with the address to ask: its master, else a slave."""
+        """Returns the brokers of the topic, each with the address to ask: its master, else a slave."""
         return self._run(lambda core: core.readers(topic))
 
     def queues(self, topic: str) -> TopicRoute:
-        """To which queues one can send, and from which one can read. Raises TopicNotFound.
+        """Returns the queues of a topic that can be written and read. Raises TopicNotFound.
 
         Example:
 
@@ -216,20 +176,20 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         return self._run(lambda core: core.queues(topic))
 
     def config(self, address: str, topic: str) -> TopicConfig:
-        """How one broker has it configured. Raises TopicNotFound.
+        """Returns the configuration of a topic at one broker. Raises TopicNotFound.
 
         Brokers before 5.0 cannot be asked for one topic, so all are read.
         """
         return self._run(lambda core: core.config(address, topic))
 
     def configs(self, address: str) -> bodies.TopicConfigSerializeWrapper:
-        """Every topic of a broker, system topics too."""
+        """Returns every topic of a broker, system topics included."""
         return self._run(lambda core: core.configs(address))
 
     def user_configs(
         self, address: str, with_retry_and_dead_letters: bool = False
     ) -> bodies.TopicConfigSerializeWrapper:
-        """Without system topics, and without those that no one can read or write."""
+        """Returns the topics of a broker without system topics and those without any permission."""
         return self._run(lambda core: core.user_configs(address, with_retry_and_dead_letters))
 
     def create(
@@ -242,8 +202,9 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates a topic on every broker of the cluster, or of all clusters, or changes it. Returns the
-        addresses of these brokers.
+        """Creates or changes a topic on every broker of the cluster, or of all clusters.
+
+        Returns the addresses of these brokers.
 
             admin.topics.create("OrderTopic", queues=8)
 
@@ -253,8 +214,8 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
             config = TopicConfig(topicName="OrderTopic", readQueueNums=8, writeQueueNums=8, perm=6)
             admin.topics.create("127.0.0.1:10911", config)
 
-        Raises NoPermission for a permission that is none (brokers would take it), NotFound when there is no
-        broker, and the first refusal, whose notes say which brokers have the topic then.
+        Raises NoPermission for a permission that does not exist (brokers would accept it), NotFound when
+        there is no broker, and the first refusal, whose notes say which brokers have the topic then.
         """
         return self._run(
             lambda core: core.create(
@@ -263,21 +224,20 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         )
 
     def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates it on every broker that has the topic `template`; a cluster's name is such a topic. Returns
-        the addresses; when some of the brokers refuse and others do not, these have it.
+        """Creates a topic on every broker that has the topic `template`; a cluster's name is such a topic.
 
-        Raises the last refusal when none took it.
+        Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 
             admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic"))
         """
         return self._run(lambda core: core.create_like(template, config))
 
     def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        """Creates many topics with one request, or one by one at a broker before 5.3."""
         self._run(lambda core: core.create_all(address, configs))
 
     def delete(self, topic: str) -> None:
-        """From every broker that has it, and from the name servers. Its messages are gone for good.
+        """Deletes a topic, with its messages, from every broker that has it and from the name servers.
 
         Example:
 
@@ -286,28 +246,28 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         self._run(lambda core: core.delete(topic))
 
     def delete_in_broker(self, address: str, topic: str) -> None:
-        """With its messages, on one broker."""
+        """Deletes a topic, with its messages, from one broker."""
         self._run(lambda core: core.delete_in_broker(address, topic))
 
     def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Its routes only; a broker that has it brings them back."""
+        """Deletes the routes of a topic only; a broker that has it registers them again."""
         self._run(lambda core: core.delete_in_name_servers(topic, cluster))
 
     def stats_at(self, address: str, topic: str) -> bodies.TopicStatsTable:
-        """The ends of the topic's queues on one broker."""
+        """Returns the ends of the topic's queues on one broker."""
         return self._run(lambda core: core.stats_at(address, topic))
 
     def stats(self, topic: str, found_through: str | None = None) -> bodies.TopicStatsTable:
-        """The ends of all its queues; `found_through` is the topic whose brokers are asked, if another."""
+        """Returns the ends of all queues; `found_through` is another topic whose brokers are asked."""
         return self._run(lambda core: core.stats(topic, found_through))
 
     def consumers(self, topic: str) -> list[str]:
-        """Groups that read the topic or have offsets in it, as any of its brokers knows, in order."""
+        """Returns the groups that read the topic or have offsets in it, in order."""
         return self._run(lambda core: core.consumers(topic))
 
 
 class Brokers(Part[AsyncAdmin, AsyncBrokers]):
-    """One broker, by its address: runtime figures, statistics, configuration, upkeep.
+    """Administers one broker, by its address: runtime figures, statistics, configuration, clean-up.
 
     Example:
 
@@ -317,7 +277,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
     """
 
     def figures(self, address: str) -> dict[str, str]:
-        """What `brokerStatus` shows: each version of a broker has its own set of keys.
+        """Returns what `brokerStatus` shows: each version of a broker has its own set of keys.
 
         Example:
 
@@ -326,7 +286,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         return self._run(lambda core: core.figures(address))
 
     def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
-        """Messages of the last minute, hour and day. Raises Refused where nothing was counted.
+        """Returns a counter over the last minute, hour and day. Raises Refused if nothing was counted.
 
         Example:
 
@@ -338,7 +298,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
     def consume_stats(
         self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
     ) -> bodies.ConsumeStatsList:
-        """Offsets of all groups in all queues of the broker.
+        """Returns the offsets of all groups in all queues of the broker.
 
         Example:
 
@@ -347,7 +307,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         return self._run(lambda core: core.consume_stats(address, of_order_topics, timeout_s))
 
     def config(self, address: str) -> dict[str, str]:
-        """All settings of a broker, by Apache's names.
+        """Returns all settings of a broker, by Apache's names.
 
         Example:
 
@@ -365,20 +325,20 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         self._run(lambda core: core.update_config(address, changes))
 
     def clean_expired_queues(self, address: str) -> None:
-        """Consume-queue files whose messages are gone."""
+        """Deletes consume-queue files whose messages are deleted."""
         self._run(lambda core: core.clean_expired_queues(address))
 
     def clean_unused_topics(self, address: str) -> None:
-        """Queues of topics that were deleted."""
+        """Deletes the queues of topics that were deleted."""
         self._run(lambda core: core.clean_unused_topics(address))
 
     def delete_expired_files(self, address: str) -> None:
-        """Commit-log files older than the retention, now and not at `deleteWhen`."""
+        """Deletes commit-log files older than the retention now, instead of at `deleteWhen`."""
         self._run(lambda core: core.delete_expired_files(address))
 
 
 class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
-    """Name servers: their key-value tables and settings, and the write permission they give to brokers.
+    """Administers name servers: key-value tables, settings, and the write permission of brokers.
 
     Example:
 
@@ -389,15 +349,15 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All that are known."""
+        """The addresses of all known name servers."""
         return self._call(lambda core: core.addresses)
 
     def value(self, namespace: str, key: str) -> str | None:
-        """One value of a namespace; None: there is none."""
+        """Returns one value of a namespace; None: there is none."""
         return self._run(lambda core: core.value(namespace, key))
 
     def values(self, namespace: str) -> dict[str, str]:
-        """All keys and values of a namespace.
+        """Returns all keys and values of a namespace.
 
         Example:
 
@@ -406,27 +366,27 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
         return self._run(lambda core: core.values(namespace))
 
     def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Sets it on every name server."""
+        """Sets a value on every name server."""
         self._run(lambda core: core.put_value(namespace, key, value))
 
     def delete_value(self, namespace: str, key: str) -> None:
-        """Removes it from every name server."""
+        """Removes a value from every name server."""
         self._run(lambda core: core.delete_value(namespace, key))
 
     def put_order(self, topic: str, broker: str, queues: int) -> str:
-        """Sets one broker's part of an order topic and leaves the others; the whole text that results."""
+        """Sets one broker's part of an order topic and keeps the others; returns the whole text."""
         return self._run(lambda core: core.put_order(topic, broker, queues))
 
     def wipe_write_permission(self, address: str, broker: str) -> int:
-        """New messages go elsewhere. How many topics are concerned, on this name server."""
+        """Removes the write permission of a broker at one name server; returns how many topics change."""
         return self._run(lambda core: core.wipe_write_permission(address, broker))
 
     def add_write_permission(self, address: str, broker: str) -> int:
-        """New messages may come again. How many topics are concerned, on this name server."""
+        """Restores the write permission of a broker at one name server; returns how many topics change."""
         return self._run(lambda core: core.add_write_permission(address, broker))
 
     def configs(self) -> dict[str, dict[str, str]]:
-        """The settings of each name server, by its address."""
+        """Returns the settings of each name server, by its address."""
         return self._run(lambda core: core.configs())
 
     def update_config(self, changes: Mapping[str, str]) -> None:
@@ -435,7 +395,7 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
 
 
 class Connections(Part[AsyncAdmin, AsyncConnections]):
-    """Who is connected: producers and consumers of a group, as the brokers see them.
+    """Lists the connected producers and consumers of a group, as the brokers see them.
 
     Example:
 
@@ -444,7 +404,7 @@ class Connections(Part[AsyncAdmin, AsyncConnections]):
     """
 
     def producers(self, group: str, topic: str) -> bodies.ProducerConnection:
-        """Producers of the group on the first broker of the topic that has any. Raises NobodyOnline.
+        """Returns producers of the group at the first broker of the topic that has any. Raises NobodyOnline.
 
         Example:
 
@@ -453,23 +413,23 @@ class Connections(Part[AsyncAdmin, AsyncConnections]):
         return self._run(lambda core: core.producers(group, topic))
 
     def all_producers(self, address: str) -> dict[str, list[bodies.ProducerInfo]]:
-        """By group. Brokers before 4.9 refuse."""
+        """Returns all producers of a broker, by group. Brokers before 4.9 refuse."""
         return self._run(lambda core: core.all_producers(address))
 
     def consumers_at(self, address: str, group: str) -> bodies.ConsumerConnection:
-        """Consumers of the group that one broker knows. Raises NobodyOnline."""
+        """Returns the consumers of the group that one broker knows. Raises NobodyOnline."""
         return self._run(lambda core: core.consumers_at(address, group))
 
     def consumers(self, group: str) -> bodies.ConsumerConnection:
-        """Consumers of the group on the first broker that has any: a consumer tells all of its brokers.
+        """Returns the consumers of the group on the first broker that has any: each registers at all brokers.
 
-        Also what they subscribe to, and how they consume. Raises NobodyOnline.
+        The answer includes their subscriptions and how they consume. Raises NobodyOnline.
         """
         return self._run(lambda core: core.consumers(group))
 
 
 class Groups(Part[AsyncAdmin, AsyncGroups]):
-    """Consumer groups: their configuration, how far they are, and what their members say of themselves.
+    """Administers consumer groups: their configuration, their progress, and the state of their members.
 
     Example:
 
@@ -479,15 +439,15 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     """
 
     def names(self) -> list[str]:
-        """Groups that have had a member, in order: each of them has a retry topic."""
+        """Returns the groups that have had a member, in order: each of them has a retry topic."""
         return self._run(lambda core: core.names())
 
     def brokers(self, group: str, topic: str | None = None) -> dict[str, str]:
-        """The brokers that know the group, found by its retry topic, or else those of the topic."""
+        """Returns the brokers that know the group, by its retry topic, or else those of the topic."""
         return self._run(lambda core: core.brokers(group, topic))
 
     def create(self, address: str, config: bodies.SubscriptionGroupConfig) -> None:
-        """Creates it on that broker, or changes it.
+        """Creates or changes a group on one broker.
 
         Example:
 
@@ -496,46 +456,48 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         self._run(lambda core: core.create(address, config))
 
     def create_all(self, address: str, configs: Iterable[bodies.SubscriptionGroupConfig]) -> None:
-        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        """Creates many groups with one request, or one by one at a broker before 5.3."""
         self._run(lambda core: core.create_all(address, configs))
 
     def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
-        """From one broker; its offsets stay unless they are to go too."""
+        """Deletes a group from one broker; its offsets stay unless `with_offsets` is set."""
         self._run(lambda core: core.delete(address, group, with_offsets))
 
     def config(self, address: str, group: str) -> bodies.SubscriptionGroupConfig:
-        """How one broker has it configured. Raises NoGroup; a broker that creates groups by itself has each.
+        """Returns the configuration of a group at one broker. Raises NoGroup.
 
-        Brokers before 5.0 cannot be asked for one group, so all are read.
+        A broker that creates groups by itself has every group. Brokers before 5.0 cannot be asked for one
+        group, so all are read.
         """
         return self._run(lambda core: core.config(address, group))
 
     def set_readable(self, address: str, group: str, topic: str, readable: bool) -> bool:
-        """Whether the group may read the topic on this broker, from now on; what the broker says it is.
+        """Allows or forbids a group to read a topic on one broker; returns what the broker then applies.
 
         Brokers before 5.0 refuse.
         """
         return self._run(lambda core: core.set_readable(address, group, topic, readable))
 
     def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
-        """Every group of a broker, by name."""
+        """Returns every group of a broker, by name."""
         return self._run(lambda core: core.configs(address))
 
     def user_table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Without the groups of the system and of tools."""
+        """Returns the groups of a broker without those of the system and of tools."""
         return self._run(lambda core: core.user_table(address))
 
     def table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Every group of a broker, and the version of the table."""
+        """Returns every group of a broker, and the version of the table."""
         return self._run(lambda core: core.table(address))
 
     def progress_at(self, address: str, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """The group's offsets on one broker; empty when it has none."""
+        """Returns the group's offsets on one broker; empty when it has none."""
         return self._run(lambda core: core.progress_at(address, group, topic))
 
     def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """On all of its brokers, in all topics or one. Raises NoProgress when there is none and nobody is
-        online, NoGroup when no broker knows the group.
+        """Returns the group's offsets on all of its brokers, in all topics or one.
+
+        Raises NoProgress when there are none and no member is online, NoGroup when no broker knows the group.
 
             behind = sum(
                 at.brokerOffset - at.consumerOffset
@@ -545,16 +507,17 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         return self._run(lambda core: core.progress(group, topic))
 
     def topics_read(self, group: str) -> list[str]:
-        """Topics in which the group has committed offsets, in order. Raises NoGroup."""
+        """Returns the topics in which the group has committed offsets, in order. Raises NoGroup."""
         return self._run(lambda core: core.topics_read(group))
 
     def subscription(self, group: str, topic: str) -> bodies.SubscriptionData | None:
-        """What the members that are online want of the topic; None: nobody is, or nothing."""
+        """Returns the subscription of the online members to the topic; None: there is none."""
         return self._run(lambda core: core.subscription(group, topic))
 
     def time_spans(self, group: str, topic: str) -> list[bodies.QueueTimeSpan]:
-        """For each queue of the topic: when its first and last message were stored, and the one the group is
-        at; the delay is between the latter two.
+        """Returns for each queue the store times of its first and last message, and of the group's position.
+
+        The delay is the time between the latter two.
 
             for span in admin.groups.time_spans("billing", "OrderTopic"):
                 print(span.messageQueue, span.delayTime)
@@ -564,7 +527,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     def running_info(
         self, group: str, client_id: str, with_stack: bool = False
     ) -> bodies.ConsumerRunningInfo:
-        """What one member says of itself, through the first broker that reaches it.
+        """Returns the report of one member, through the first broker that reaches it.
 
         Example:
 
@@ -577,19 +540,20 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     def member_positions(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """How far each member says that it is in its queues of the topic, by its id; or one member alone.
+        """Returns the positions that members report in their queues of the topic, by member id.
 
-        Members that pull by themselves and those in other languages than Java may not tell.
+        With `client_id` only that member is asked. Pull consumers and clients in languages other than Java
+        may not report.
         """
         return self._run(lambda core: core.member_positions(group, topic, client_id))
 
     def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Which member has which queue. Members that do not answer are left out."""
+        """Returns the member of each assigned queue. Members that do not answer are left out."""
         return self._run(lambda core: core.owners(group))
 
 
 class Offsets(Part[AsyncAdmin, AsyncOffsets]):
-    """Moving a group's offsets: to a time, to the end, to those of another group.
+    """Moves the offsets of a group: to a time, to the end, or to those of another group.
 
     Example:
 
@@ -599,54 +563,55 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
     """
 
     def reset_to(self, group: str, topic: str, when: Time, force: bool = True) -> dict[MessageQueue, int]:
-        """The group goes on in the topic at the first message stored at that time or later, whether it runs
-        or not. `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970,
-        ISO text with a zone, an age such as `10m`, or END. Without `force` only back.
+        """Moves a group to the first message stored at that time or later; returns the new offsets.
 
-        Where the group goes on now. Raises GroupNotFound for a group that a broker does not know.
+        The group may run or not. `when` is a datetime with a time zone, a negative timedelta from now,
+        milliseconds since 1970, ISO text with a zone, an age such as `10m`, or END. Without `force` only
+        back. Raises GroupNotFound for a group that a broker does not know.
         """
         return self._run(lambda core: core.reset_to(group, topic, when, force))
 
     def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where the group goes on in one queue; None: it has never committed an offset there."""
+        """Returns the committed offset of a group in one queue; None: it never committed one there."""
         return self._run(lambda core: core.committed(group, queue))
 
     def reset(self, group: str, topic: str, time_ms: int, force: bool = True) -> dict[MessageQueue, int]:
-        """Through the brokers, also while the group runs; `force` allows going forward too.
+        """Moves a group through the brokers, also while it runs; `force` allows moving forward too.
 
-        Raises ConsumerNotOnline: an older broker, and the group is stopped. Then `reset_stopped` does it.
+        Raises ConsumerNotOnline for a stopped group at an older broker. Then call `reset_stopped`.
         """
         return self._run(lambda core: core.reset(group, topic, time_ms, force))
 
     def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
-        """Queue by queue, for a group none of which is online: members that run would commit over it."""
+        """Moves a stopped group queue by queue; running members would overwrite the offsets."""
         return self._run(lambda core: core.reset_stopped(group, topic, time_ms, force))
 
     def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """One queue to an offset. A member that runs follows only when the broker is 5.2 or later: older
-        ones can move all queues and not one.
+        """Moves one queue of a group to an offset.
+
+        A running member follows only at brokers since 5.2: older ones can move all queues but not one.
         """
         self._run(lambda core: core.reset_queue(address, group, topic, queue_id, offset))
 
     def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-        """The offsets that one group has in a topic become those of another.
+        """Copies the offsets of one group in a topic to another group.
 
-        Raises NoGroup or NoProgress. All topics of the group are asked for: asked for one, a broker tells 0
-        of whoever has never been there.
+        Raises NoGroup or NoProgress. All topics of the group are asked for, because a broker asked for one
+        topic answers 0 for a group that never committed there.
         """
         return self._run(lambda core: core.clone(source, target, topic))
 
     def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
-        """The first message stored at that time or later; END: behind the last."""
+        """Returns the offset of the first message stored at that time or later; END: behind the last."""
         return self._run(lambda core: core.offset_at(address, queue, time_ms))
 
     def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """As a member of the group would. A member that runs goes on where it is, and commits over it."""
+        """Commits an offset as a member would. A running member keeps its position and overwrites it."""
         self._run(lambda core: core.commit(address, group, queue, offset))
 
 
 class Messages(Part[AsyncAdmin, AsyncMessages]):
-    """Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them.
+    """Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them.
 
     Example:
 
@@ -657,11 +622,11 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     """
 
     def as_group(self, group: str) -> "Messages":
-        """Pulls in the name of that group, which brokers take note of; its offsets stay as they are."""
+        """Returns a copy that pulls in the name of that group; the group's offsets do not change."""
         return Messages(self._whole, lambda core: self._pick(core).as_group(group))
 
     def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """The message stored where the id says. Raises Refused when there is none, or it is no such id.
+        """Returns the message at the place that an offset id names. Raises Refused when there is none.
 
         Example:
 
@@ -670,7 +635,7 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
         return self._run(lambda core: core.at_offset_id(message_id, topic))
 
     def find(self, topic: str, message_id: str) -> MessageExt:
-        """By either kind of id. Raises NoMessages.
+        """Returns a message by its unique id or its offset id. Raises NoMessages.
 
         Example:
 
@@ -681,7 +646,7 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def by_key(
         self, topic: str, key: str, max_count: int = 64, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Those with that key, in the order of storing. The sender's id is no key. Raises NoMessages.
+        """Returns the messages with that key, in the order of storing. Raises NoMessages.
 
         Example:
 
@@ -692,17 +657,18 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """The newest copies of the message, in the order of storing. Raises NoMessages."""
+        """Returns the newest copies of a message, in the order of storing. Raises NoMessages."""
         return self._run(lambda core: core.by_unique_key(topic, unique_key, begin_ms, end_ms))
 
     def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:
-        """All copies stored since then, however many. One answer has the newest: older ones are asked for
-        until no other comes.
+        """Returns all copies stored since then, however many.
+
+        One answer has the newest ones: older ones are asked for until no more come.
         """
         return self._run(lambda core: core.every_copy(topic, unique_key, begin_ms))
 
     def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """The message at one place of a queue; None: there is none.
+        """Returns the message at one offset of a queue; None: there is none.
 
         Example:
 
@@ -713,13 +679,13 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def pulls(
         self, queue: MessageQueue, begin: int, end: int, expression: str = "*", max_count: int = BATCH
     ) -> Iterator[PullResult]:
-        """The answers of pulls from `begin` until they reach `end`, or until the queue has no more."""
+        """Yields the answers of pulls from `begin` until they reach `end` or the end of the queue."""
         return self._iterate(lambda core: core.pulls(queue, begin, end, expression, max_count))
 
     def consume_directly(
         self, message: MessageExt, group: str, client_id: str
     ) -> bodies.ConsumeMessageDirectlyResult:
-        """One member of a group consumes one message, whatever its offsets are; what its listener said.
+        """Makes one member of a group consume one message, without changing offsets; returns its result.
 
         Example:
 
@@ -729,12 +695,12 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
         return self._run(lambda core: core.consume_directly(message, group, client_id))
 
     def tracks(self, message: MessageExt) -> list[Track]:
-        """What became of a message in each group that reads its topic."""
+        """Returns the state of a message in each group that reads its topic."""
         return self._run(lambda core: core.tracks(message))
 
 
 class Queues(Part[AsyncAdmin, AsyncQueues]):
-    """Queues: where they begin and end, where a time is in them, and what their entries say.
+    """Reads the ends of queues, the offset of a time in them, and their entries.
 
     Example:
 
@@ -743,15 +709,15 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
     """
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Returns the offset of the first message that the queue still has."""
         return self._run(lambda core: core.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message will have."""
+        """Returns the offset that the queue's next message will have."""
         return self._run(lambda core: core.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """The offset of the first message stored at that time or later.
+        """Returns the offset of the first message stored at that time or later.
 
         Example:
 
@@ -760,15 +726,15 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
         return self._run(lambda core: core.offset_at(queue, when))
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the first message that is still there was stored; -1: there is none."""
+        """Returns when the first message of the queue was stored; -1: there is none."""
         return self._run(lambda core: core.earliest_store_time_ms(queue))
 
     def entries(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> bodies.QueryConsumeQueueResponseBody | None:
-        """Entries of a consume queue, from that index on. None: there is nothing.
+        """Returns entries of a consume queue, from that index on; None: there are none.
 
-        With a group, each entry says whether its subscription wants it.
+        With a group, each entry says whether the group's subscription wants it.
 
             found = admin.queues.entries(address, "OrderTopic", 0, 100, 10, "billing")
         """
@@ -776,7 +742,7 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
 
 
 class Transactions(Part[AsyncAdmin, AsyncTransactions]):
-    """Half messages that nobody has ended.
+    """Lists half messages that have not ended.
 
     Example:
 
@@ -787,22 +753,27 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
     """
 
     def open(self) -> Iterator[MessageExt]:
-        """Those that wait for their end, broker by broker, oldest first."""
+        """Yields the half messages that wait for their end, broker by broker, oldest first."""
         return self._iterate(lambda core: core.open())
 
     def expired(self) -> Iterator[MessageExt]:
-        """Those that producers were asked about as often as is allowed, broker by broker, oldest first. Some
-        may have ended, or have been resumed, since then.
+        """Yields the half messages whose checks are used up, broker by broker, oldest first.
+
+        Some may have ended, or have been resumed, since then.
         """
         return self._iterate(lambda core: core.expired())
 
     def resume(self, half: MessageExt) -> None:
-        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
+        """Resumes an expired half message: its producers are asked again.
+
+        Raises Refused if it is open or ended.
+        """
         self._run(lambda core: core.resume(half))
 
     def ids(self) -> Iterator[BookSummary]:
-        """Transactional ids of the ledger, by name, each as its home knows it: state, last batch, last use.
-        Only our brokers keep a ledger; others are passed over.
+        """Yields the transactional ids of the ledger, by name: state, last batch, last use.
+
+        Only Turbopump's brokers keep a ledger; others are skipped.
 
         Example:
 
@@ -812,14 +783,15 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
         return self._iterate(lambda core: core.ids())
 
     def forget(self, id: str) -> int:
-        """Removes an id from the ledger: a batch of it may be written again. How many brokers knew it.
-        Raises Refused while messages of it wait for a decision or an end.
+        """Removes an id from the ledger, so that its batches may be written again.
+
+        Returns how many brokers knew it. Raises Refused while messages of it wait for a decision or an end.
         """
         return self._run(lambda core: core.forget(id))
 
 
 class Timers(Part[AsyncAdmin, AsyncTimers]):
-    """Messages that wait for a time of their own.
+    """Lists and recalls messages that wait for an exact time.
 
     Example:
 
@@ -829,18 +801,22 @@ class Timers(Part[AsyncAdmin, AsyncTimers]):
     """
 
     def pending(self, topic: str | None = None) -> list[Timer]:
-        """All that wait, or those for one topic; the next first. Reads the whole of what brokers keep of
-        them. Raises NoTimers.
+        """Returns the messages that wait, of all topics or one, the next one first. Raises NoTimers.
+
+        It reads everything that the brokers store of them.
         """
         return self._run(lambda core: core.pending(topic))
 
     def recall(self, handle: str) -> str:
-        """Takes a message back: nobody will get it. Returns its id. Raises Refused when it is too late."""
+        """Recalls a message, so that no consumer gets it.
+
+        Returns its id. Raises Refused when it is too late.
+        """
         return self._run(lambda core: core.recall(handle))
 
 
 class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
-    """Of one group; `admin.dead_letters(group)` gives them.
+    """The dead letters of one group; `admin.dead_letters(group)` returns them.
 
     Example:
 
@@ -852,31 +828,30 @@ class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
 
     @property
     def topic(self) -> str:
-        """Where they are."""
+        """The dead-letter topic of the group."""
         return self._call(lambda core: core.topic)
 
     def within(self, window: Window = ALWAYS) -> Iterator[MessageExt]:
-        """Those that are there now, or of them those stored within that time: queue by queue, oldest first.
-        Raises NoLetters.
-        """
+        """Yields the dead letters stored within that time: queue by queue, oldest first. Raises NoLetters."""
         return self._iterate(lambda core: core.within(window))
 
     def with_id(self, message_id: str) -> MessageExt:
-        """By either kind of id. Raises NoLetters."""
+        """Returns a dead letter by its unique id or its offset id. Raises NoLetters."""
         return self._run(lambda core: core.with_id(message_id))
 
     def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
-        """What `resend` has made from this letter before and is still stored."""
+        """Returns the stored copies that `resend` has made of this letter before."""
         return self._run(lambda core: core.copies(letter, target))
 
     def resend(
         self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
     ) -> SendResult:
-        """Sends a copy, for this group alone or to all that read the topic it was first sent to. The letter
-        stays where it is. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
+        """Sends a copy to this group alone, or to all groups that read the original topic.
+
+        The dead letter stays. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
         """
         return self._run(lambda core: core.resend(letter, target, producer))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Raises NoLetters for one that does not say where it was first."""
+        """Returns the topic of a copy. Raises NoLetters when the letter does not name its original topic."""
         return self._call(lambda core: core.target_of(letter, target))

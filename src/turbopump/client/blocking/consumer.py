@@ -31,27 +31,27 @@ class Consumer(Running[AsyncConsumer]):
     ... def bill(message): ...
     >>> consumer.run()                                          # until SIGINT or SIGTERM
 
-    A handler that returns has consumed what it was given. One that raises gets it again later, after a time
-    that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
-    letters, `%DLQ%<group>`. `RetryLater` chooses another time, or none. Every message is delivered at least
-    once: after a failure, a restart or when members join and leave, it may come again.
+    A handler that returns has consumed its message. When it raises, the message is delivered again after a
+    delay that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
+    letters, `%DLQ%<group>`. `RetryLater` chooses another delay, or none. Every message is delivered at least
+    once: after a failure, a restart or a rebalance it may be delivered again.
 
     Handlers are `async def`, which run on the event loop, or `def`, which run in threads: at most
-    `consume_thread_max` of each at a time. One that blocks belongs in a `def`: on the loop it would hold up
-    everything else. A parameter with a type gets the body decoded (see `on`).
+    `consume_thread_max` of each at a time. Write `def` for a handler that blocks: on the loop it would hold
+    up everything else. A parameter with a type gets the body decoded (see `on`).
 
-    A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
-    from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
-    group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
-    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's. A new or
-    empty queue is always read from its first message on, also when that arrives while the consumer starts.
+    A group that never committed in a queue begins where `consume_from_where` says: LAST_OFFSET reads only new
+    messages, FIRST_OFFSET all that are stored, TIMESTAMP those stored since `consume_timestamp`. Otherwise it
+    continues at its committed offset. While a broker still has a queue's first message in memory, LAST_OFFSET
+    begins there for a new group, as with Apache's clients. A new or empty queue is always read from its first
+    message on, even if that arrives while the consumer starts.
 
     All members of a group must subscribe to the same topics with the same expressions. `filters` are
-    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    functions, called on the event loop, that return whether a message is wanted; an unwanted one counts as
     consumed.
     """
 
-    _goes_on_after_fork = False
+    _restarts_after_fork = False
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Consumer(Running[AsyncConsumer]):
 
     @property
     def settings(self) -> ConsumerSettings:
-        """All settings, with the defaults."""
+        """All settings, defaults included."""
         return self._core.settings
 
     def on(
@@ -99,30 +99,30 @@ class Consumer(Running[AsyncConsumer]):
         auto_commit: bool = True,
         replace: bool = False,
     ) -> Callable[[F], F]:
-        """Makes a function the handler of a topic.
+        """Registers a function as the handler of a topic.
 
         >>> @consumer.on("OrderTopic", batch=32)
         ... def store(orders: list[Order]): ...
 
         `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
         that have it switched on; `module` names a filter module of a Turbopump broker. With `batch` the
-        handler gets a list of at most so many messages. `ordered` delivers each queue's messages one after
-        the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
-        to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
-        or not, and broadcasting or not, for all its topics.
+        handler gets a list of at most that many messages. `ordered` delivers each queue's messages one after
+        the other, in order: a failed one holds up the queue and is delivered again. `broadcast` delivers each
+        message to every member of the group, once, and keeps offsets in a file of this machine. A consumer is
+        ordered or not, and broadcasting or not, for all its topics.
 
         A topic can have several handlers when each has tags that no other has: a message goes to the handler
         of its tag, and the group subscribes to all these tags. Anything else (a tag twice, `*`, `sql`,
-        `module`, `auto_commit=False`) is refused, unless `replace=True` puts it in place of the topic's
-        handlers.
+        `module`, `auto_commit=False`) is refused, unless `replace=True` replaces the topic's handlers.
 
-        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
-        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
-        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+        An ordered handler with `auto_commit=False` commits itself: its messages stay uncommitted, and are
+        delivered again after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` delivers all
+        since the last commit again after a pause. It must commit before `pull_threshold_for_queue` messages
+        are uncommitted.
 
-        What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
-        the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
-        body that does not fit is a failed delivery (UnreadableMessage).
+        The annotation of a parameter decides what it gets: without one or with `MessageExt` the message, with
+        `bytes` and `str` the body, with anything else (dataclass, msgspec struct, pydantic model, dict) the
+        body read as JSON. A body that does not fit is a failed delivery (UnreadableMessage).
         """
 
         def register(handler: F) -> F:
@@ -171,7 +171,7 @@ class Consumer(Running[AsyncConsumer]):
         auto_commit: bool = True,
         replace: bool = False,
     ) -> None:
-        """The same as `on` without the decorator, also while the consumer runs."""
+        """Registers a handler, as `on` does without the decorator, also while the consumer runs."""
         self._call(
             lambda core: core.subscribe(
                 topic,
@@ -203,15 +203,15 @@ class Consumer(Running[AsyncConsumer]):
         )
 
     def unsubscribe(self, topic: str) -> None:
-        """Its queues go to other members, with what was consumed committed."""
+        """Stops consuming a topic: commits what was consumed, and leaves its queues to other members."""
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when other queues of the topic are ours than before.
+        """Calls back when the queues of the topic that this consumer gets have changed.
 
-        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
-        `def` (it runs in a thread) or `async def`.
+        `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
+        (it runs in a thread) or `async def`.
         """
         self._call(lambda core: core.on_queues_changed(topic, callback))
         self._note(
@@ -219,22 +219,27 @@ class Consumer(Running[AsyncConsumer]):
         )
 
     def start(self) -> None:
-        """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot
-        serve an expression. A consumer starts once; after `close` make a new one.
+        """Joins the group; returns when the brokers know this member.
+
+        Raises NoNameServer, or Refused when a broker does not support an expression. A consumer starts once;
+        after `close` make a new one.
         """
         self._start(lambda core: core.start())
 
     def close(self) -> None:
-        """Takes no new messages, waits up to `await_termination_when_shutdown` seconds for handlers at work,
-        commits and leaves the group. What was fetched and not begun is consumed by others, or next time.
+        """Stops fetching, waits for running handlers, commits, and leaves the group.
+
+        It waits up to `await_termination_when_shutdown` seconds. Messages that were fetched and not delivered
+        yet are consumed by other members, or after the next start.
         """
         self._close()
 
     def pause(self) -> None:
-        """Fetches no more messages; handlers go on with those that are here. The group keeps its queues."""
+        """Stops fetching messages; handlers continue with those that were fetched. The queues are kept."""
         self._call(lambda core: core.pause())
 
     def resume(self) -> None:
+        """Fetches messages again after `pause`."""
         self._call(lambda core: core.resume())
 
     @property
@@ -243,18 +248,18 @@ class Consumer(Running[AsyncConsumer]):
 
     @property
     def workers(self) -> tuple[int, int]:
-        """How many handlers are kept ready and how many may be at work at a time. Can be set at any time.
+        """How many workers are kept ready and how many may work at the same time. Can be set at any time.
 
         >>> consumer.workers = (4, 64)
         """
         return self._call(lambda core: core.workers)
 
     @workers.setter
-    def workers(self, crew: tuple[int, int]) -> None:
-        self._call(lambda core: setattr(core, "workers", crew))
+    def workers(self, pool_size: tuple[int, int]) -> None:
+        self._call(lambda core: setattr(core, "workers", pool_size))
 
     def queues(self) -> tuple[MessageQueue, ...]:
-        """Those that are ours now, without the retry topic's."""
+        """Returns the queues that this consumer reads now, without those of the retry topic."""
         return self._call(lambda core: core.queues())
 
     @property

@@ -46,22 +46,23 @@ class PullConsumer(Reading[AsyncPullConsumer]):
     Commits: with `auto_commit` (the default), what a call of `poll` or a step of the iteration gave out
     counts as done when the *next* call begins, and is committed within `auto_commit_interval`. Leaving the
     `with` block normally commits the rest too; leaving it by an exception does not commit what the last
-    call gave out, so it comes again. A group that never committed begins as `consume_from_where` says.
+    call gave out, so it is delivered again. A group that never committed begins where `consume_from_where`
+    says.
 
     With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
-    `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
-    program's matter. `filters` are functions that say of a message whether it is wanted, on the event loop;
-    one that is not counts as consumed.
+    `hooks` are called when messages are given out, `before` and `after` at once, because only the program
+    knows what becomes of the messages. `filters` are functions, called on the event loop, that return whether
+    a message is wanted; an unwanted one counts as consumed.
 
-    One thread reads at a time: two that poll in turns would count each other's messages as done.
+    Only one task may read: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
     All other keyword arguments are the settings of docs/settings.md.
     """
 
-    _goes_on_after_fork = False
+    _restarts_after_fork = False
 
     def __init__(
         self,
@@ -95,20 +96,20 @@ class PullConsumer(Reading[AsyncPullConsumer]):
 
     @property
     def settings(self) -> PullSettings:
-        """All settings, with the defaults."""
+        """All settings, defaults included."""
         return self._core.settings
 
     def start(self) -> None:
-        """Returns when the brokers know us and the queues that are ours are being read. `with` does it.
+        """Joins the group and starts reading; returns when the brokers know it. `with` calls it.
 
         Raises NoNameServer when none can be reached.
         """
         self._start(lambda core: core.start())
 
     def close(self) -> None:
-        """Commits what was given out (with `auto_commit`), leaves the group and closes. Again: nothing.
+        """Commits what was given out (with `auto_commit`), leaves the group and closes. May be called again.
 
-        An iteration that runs elsewhere ends; a `poll` that waits raises NotRunning.
+        An iteration in another task ends; a `poll` that waits raises NotRunning.
         """
         self._close()
 
@@ -119,12 +120,12 @@ class PullConsumer(Reading[AsyncPullConsumer]):
     def subscribe(
         self, topic: str, tags: str = ALL, *, sql: str | None = None, module: str | None = None
     ) -> None:
-        """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
+        """Reads this topic as a member of the group; a topic that is subscribed already gets the new tags.
 
-        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. `module`
-        names a filter module of a Turbopump broker. Before the start or after it; then it returns when the
-        brokers know and our queues are being read. Raises InvalidArgument after `assign`: a consumer does one
-        or the other.
+        `sql` instead of tags chooses by properties, at brokers with SQL92; others refuse it. `module` names a
+        filter module of a Turbopump broker. May be called before the start and after it; then it returns when
+        the brokers know and this consumer's queues are being read. Raises InvalidArgument after `assign`: a
+        consumer uses one or the other.
 
             consumer.subscribe("OrderTopic", "paid || refunded")
             consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
@@ -133,7 +134,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags, sql=sql, module=module))
 
     def unsubscribe(self, topic: str) -> None:
-        """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
+        """Stops reading the topic; fetched messages that were not given out yet are dropped."""
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
@@ -145,10 +146,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         sql: str | None = None,
         module: str | None = None,
     ) -> None:
-        """Reads exactly these queues from now on, whatever other members of the group do.
+        """Reads exactly these queues from now on, independent of other members of the group.
 
-        Queues that were assigned before and still are go on where they were. Each new one begins where the
-        group committed, or as `consume_from_where` says; `seek` moves it. Raises InvalidArgument after
+        Queues that were assigned before and still are continue at their position. Each new one begins where
+        the group committed, or where `consume_from_where` says; `seek` moves it. Raises InvalidArgument after
         `subscribe`, and for no queue at all.
 
             consumer.assign(consumer.queues("OrderTopic"))
@@ -156,14 +157,14 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.assign(queues, tags, sql=sql, module=module))
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now, in order."""
+        """Returns the queues that this consumer reads now, in order."""
         return self._call(lambda core: core.assignment())
 
     def poll(self, timeout: float | None = None) -> list[MessageExt]:
-        """Messages of one queue, at most `pull_batch_size`, waiting for them up to `timeout` seconds
-        (`poll_timeout`, when not given). Empty: nothing came.
+        """Returns messages of one queue, at most `pull_batch_size`; an empty list when none came in time.
 
-        What earlier calls gave out counts as done now (see the class about commits). Queues take turns.
+        Waits up to `timeout` seconds (`poll_timeout`, when not given). What earlier calls gave out counts as
+        done now (see the class about commits). Queues take turns.
 
             for message in consumer.poll(timeout=1):
                 print(message.text)
@@ -174,42 +175,42 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self
 
     def __next__(self) -> MessageExt:
-        """The next message, waiting for it as long as it takes; the end when the consumer is closed."""
+        """Returns the next message, however long that takes; ends when the consumer is closed."""
         return self._next(lambda core: core.__anext__())
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Messages of the last call that were not used after all: they come again, and those behind them."""
+        """Returns unused messages of the last call: they, and all behind them, are delivered again."""
         self._call(lambda core: core.give_back(messages))
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Gives out nothing of these queues (of all that are ours) until `resume`; they stay ours."""
+        """Stops giving out messages of these queues (default: all) until `resume`; the queues are kept."""
         self._call(lambda core: core.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on with these queues, or with all."""
+        """Resumes these queues (default: all)."""
         self._call(lambda core: core.resume(queues))
 
     def position(self, queue: MessageQueue) -> int:
-        """The offset of the next message that will be given out of this queue."""
+        """Returns the offset of the next message that will be given out of this queue."""
         return self._call(lambda core: core.position(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at this offset of the queue, which must be ours. What is held of it is forgotten.
+        """Continues at this offset of an assigned queue; its fetched messages are dropped.
 
         Raises InvalidArgument for an offset that the queue does not have; its end is allowed.
         """
         self._run(lambda core: core.seek(queue, offset))
 
     def seek_to_begin(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on at the first message that is there, in these queues or all that are ours."""
+        """Continues at the first message of these queues (default: all that are assigned)."""
         self._run(lambda core: core.seek_to_begin(queues))
 
     def seek_to_end(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on behind the last message, in these queues or all that are ours."""
+        """Continues behind the last message of these queues (default: all that are assigned)."""
         self._run(lambda core: core.seek_to_end(queues))
 
     def seek_to_time(self, when: Time, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on at the first message stored at that time or later, in these queues or all that are ours.
+        """Continues at the first message stored at that time or later, in these queues (default: all).
 
         `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970, ISO
         text with a zone, or an age such as `10m`.
@@ -220,10 +221,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.seek_to_time(when, queues))
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Tells the brokers how far the group is; returns when they have it. Raises Refused or OSError.
+        """Commits offsets to the brokers and returns when they have them. Raises Refused or OSError.
 
-        Without offsets: everything that was given out so far, in all queues that are ours. An offset is that
-        of the next message to read, for any queue.
+        Without offsets: everything that was given out so far, in all assigned queues. An offset is that of
+        the next message to read; the queue may be any.
 
             consumer.commit()
             consumer.commit({message.queue: message.offset + 1})
@@ -231,14 +232,14 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on in this queue, as its broker knows.
+        """Returns the offset that the group committed in this queue.
 
-        Of a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
+        For a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
         """
         return self._run(lambda core: core.committed(queue))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of the topic that can be read. Raises TopicNotFound."""
+        """Returns all readable queues of the topic. Raises TopicNotFound."""
         return self._run(lambda core: core.queues(topic))
 
     def pull(
@@ -252,10 +253,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         sql: str | None = None,
         module: str | None = None,
     ) -> Pulled:
-        """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
+        """Makes one pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
-        When there are none, the broker waits for one up to `wait` seconds. Nothing is remembered and nothing
-        committed: `commit({queue: result.next_offset})` does. Raises Refused or OSError.
+        When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
+        commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
 
             offset = consumer.committed(queue) or 0
             result = consumer.pull(queue, offset, 32, "paid", wait=20)
@@ -264,33 +265,35 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql, module=module))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Returns the offset of the first message that the queue still has."""
         return self._run(lambda core: core.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message will have."""
+        """Returns the offset that the queue's next message will have."""
         return self._run(lambda core: core.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """The offset of the first message stored at that time or later."""
+        """Returns the offset of the first message stored at that time or later."""
         return self._run(lambda core: core.offset_at(queue, when))
 
     def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
-        """The message is to come again later: its broker keeps a copy for the group, with a delay that grows
-        each time, and after `max_reconsume_times` in the group's dead-letter topic.
+        """Sends a message back to its broker, to be delivered to the group again later.
+
+        The delay grows each time; after `max_reconsume_times` the message goes to the group's dead-letter
+        topic.
 
         `delay_level`: 1 to 18 chooses the delay, 0 leaves it to the broker, -1 means dead letter at once.
         Copies come through the topic `%RETRY%<group>`: subscribe to it too, if this consumer is to read them.
-        Raises ConnectionError when nobody would take it.
+        Raises ConnectionError when no broker accepted it.
         """
         self._run(lambda core: core.send_back(message, delay_level))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the topic has other queues than before, or other ones of them are ours.
+        """Calls back when the queues of the topic change, or which of them this consumer reads.
 
-        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
-        `def` (it runs in a thread) or `async def`. Looks every `topic_metadata_check_interval`, and whenever
-        the group divides its queues anew.
+        `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
+        (it runs in a thread) or `async def`. Checks every `topic_metadata_check_interval`, and at each
+        rebalance of the group.
         """
         self._call(lambda core: core.on_queues_changed(topic, callback))
         self._note(
@@ -298,11 +301,11 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         )
 
     def schedule(self, topic: str, callback: Scheduled) -> None:
-        """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.
+        """Calls back repeatedly for each assigned queue of the topic, one call at a time for each.
 
-        `callback` gets the queue and says after how many seconds it wants to be called again; None is 0.2. It
-        pulls and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next
-        call comes in a second. As `subscribe`, this makes us a member of the group; `unsubscribe` ends it.
+        `callback` gets the queue and returns after how many seconds to call it again; None is 0.2. It pulls
+        and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next call
+        comes in a second. Like `subscribe`, this joins the group; `unsubscribe` ends it.
 
             def look(queue):
                 result = consumer.pull(queue, consumer.committed(queue) or 0)

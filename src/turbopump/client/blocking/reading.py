@@ -1,7 +1,7 @@
-"""For blocking consumers that give messages out: an interrupted call loses none.
+"""The base of blocking consumers that return messages: an interrupted call loses none.
 
-Ctrl-C may come after the core has given messages out and before the waiting thread has them. Nobody would
-see them, and the next call would count them as done.
+Ctrl-C may come after the core has given messages out and before the waiting thread has them. Without this
+they would be lost, because the next call would count them as done.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -14,17 +14,21 @@ from turbopump.client.message import MessageExt
 T = TypeVar("T")
 
 
-class Reader(Core, Protocol):
+class ReadingCore(Core, Protocol):
+    """A core that can take messages back."""
+
     def give_back(self, messages: Sequence[MessageExt]) -> None: ...
 
 
-R = TypeVar("R", bound=Reader)
+R = TypeVar("R", bound=ReadingCore)
 
 
 class Reading(Face[R]):
-    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return background.run(coroutine, unwanted=self._return_what_nobody_got)
+    """A blocking client that gives unused messages back to its core."""
 
-    def _return_what_nobody_got(self, result: object) -> None:
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return background.run(coroutine, unwanted=self._give_back)
+
+    def _give_back(self, result: object) -> None:
         results = result if isinstance(result, list) else [result]
         self._core.give_back([one for one in results if isinstance(one, MessageExt)])

@@ -1,4 +1,4 @@
-"""`run()` for blocking consumers: until a signal comes, or somebody closes the consumer."""
+"""`run()` of blocking consumers: until a signal comes, or another thread closes the consumer."""
 
 import contextlib
 import queue
@@ -10,16 +10,19 @@ from typing import Any
 from turbopump.client import background
 from turbopump.client.blocking.face import C, Face
 
-LOOK_S = 1.0  # a wait without end could not be interrupted on Windows
+LOOK_S = 1.0  # an unlimited wait could not be interrupted on Windows
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Running(Face[C]):
-    def run(self) -> None:
-        """Consumes until SIGINT (Ctrl-C) or SIGTERM, then finishes what is at work, commits and leaves the
-        group. Starts the consumer if nobody has. A second Ctrl-C does not wait any more.
+    """A blocking client with `run()`."""
 
-        In another than the main thread, which gets no signals, until `close()` is called.
+    def run(self) -> None:
+        """Consumes until SIGINT (Ctrl-C) or SIGTERM, then closes the consumer.
+
+        Closing lets running handlers finish, commits and leaves the group; a second Ctrl-C does not wait any
+        more. Starts the consumer if it is not started. In a thread other than the main one, which gets no
+        signals, it runs until `close()` is called.
         """
         background.refuse_inside_loop()
         self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -44,7 +47,7 @@ def _wait(ended: "queue.SimpleQueue[int]") -> None:
 
 @contextlib.contextmanager
 def _caught(tell: Callable[[int], None]) -> Iterator[None]:
-    """`tell` must be fit for signal handlers, as the `put` of a SimpleQueue is."""
+    """Calls `tell` on a signal; it must be safe in signal handlers, as `SimpleQueue.put` is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""The transactions of the blocking producer, by hand: the local work runs in the thread of the caller.
+"""Transactions of the blocking producer, written by hand: the local work runs in the caller's thread.
 
-A connection of a database may be bound to its thread, so the work must not move to another one. Storing the
-half message and its end wait, as everything here does.
+A database connection may be bound to its thread, so the work must not move to another one. Storing the half
+message and ending the transaction block, as everything here does.
 """
 
 from collections.abc import Callable
@@ -16,20 +16,20 @@ from turbopump.client.produce.transaction import Transaction as AsyncTransaction
 
 
 class Transacting(Face[Producer]):
-    """What a producer has for transactions."""
+    """The transaction methods of a blocking producer."""
 
     def transaction(self, message: Message, *, check_after: int | None = None) -> "Transaction":
-        """A message that consumers see when the block ends well, and never when it raises an exception:
+        """Returns a transaction: consumers see its message when the block ends, and never when it raises:
 
             with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
                 pay("A-1")
 
-        The transaction's own `commit`, `rollback` and `unknown` say it earlier, and `receipt` where the half
-        message is. When the process dies in the block, brokers ask producers of the group how it ended: the
-        function given as `Producer(…, check=…)` looks it up and returns a Decision.
+        The transaction's own `commit`, `rollback` and `unknown` end it earlier, and `receipt` names the place
+        of the half message. When the process dies in the block, brokers ask producers of the group how it
+        ended: the function given as `Producer(…, check=…)` looks it up and returns a Decision.
 
         `check_after`: seconds before the broker asks, when the work takes longer than its
-        `transactionTimeOut` (6 s). A message with a delay level cannot be sent so.
+        `transactionTimeOut` (6 s). A message with a delay level cannot be sent in a transaction.
         """
         return Transaction(self, self._call(lambda core: core.transaction(message, check_after=check_after)))
 
@@ -40,9 +40,10 @@ class Transacting(Face[Producer]):
         *,
         check_after: int | None = None,
     ) -> TransactionResult:
-        """Stores the half message, calls `execute(message)` in this thread, which does the local work, and
-        ends the transaction as it says: a Decision. None, and an exception, are UNKNOWN: the broker will ask
-        `check`.
+        """Stores the half message, calls `execute(message)` in this thread, and ends the transaction.
+
+        `execute` does the local work and returns a Decision. None and an exception count as UNKNOWN: the
+        broker will ask `check`.
         """
         transaction = self.transaction(message, check_after=check_after)
         receipt = transaction.begin()
@@ -56,7 +57,7 @@ class Transacting(Face[Producer]):
 
 
 class Transaction:
-    """A message under way, and its end. Made by `producer.transaction(message)`."""
+    """A half message and its end. Made by `producer.transaction(message)`."""
 
     def __init__(self, producer: Transacting, core: AsyncTransaction) -> None:
         self._producer = producer
@@ -68,17 +69,17 @@ class Transaction:
 
     @property
     def receipt(self) -> SendResult:
-        """Of the half message."""
+        """The receipt of the half message."""
         return self._core.receipt
 
     @property
     def decision(self) -> Decision | None:
-        """What was said about it; None: nothing yet."""
+        """How it ended; None: it is still open."""
         return self._core.decision
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the broker has answered that it knows the decision. If not, it will ask."""
+        """Whether the broker has confirmed the decision. If not, it will ask."""
         return self._core.is_confirmed
 
     def __enter__(self) -> Self:
@@ -95,17 +96,17 @@ class Transaction:
         return self._producer._run(lambda _: self._core.begin())
 
     def commit(self) -> None:
-        """Consumers see the message from now on. Raises Refused when it was rolled back before."""
+        """Makes the message visible to consumers. Raises Refused when it was rolled back before."""
         self.end(Decision.COMMIT)
 
     def rollback(self) -> None:
-        """Nobody will ever see it. Raises Refused when it was committed before."""
+        """Discards the message: no consumer will see it. Raises Refused when it was committed before."""
         self.end(Decision.ROLLBACK)
 
     def unknown(self) -> None:
-        """Leaves it open: the broker will ask."""
+        """Leaves the transaction open: the broker will ask."""
         self.end(Decision.UNKNOWN)
 
     def end(self, decision: Decision) -> None:
-        """One of these."""
+        """Ends the transaction by this decision."""
         self._producer._run(lambda _: self._core.end(decision))

@@ -1,8 +1,8 @@
-"""What a consumer did lately: sums over a moving window. The clock is the caller's."""
+"""Statistics of a consumer over sliding windows. The caller gives the time."""
 
 
 class SlidingWindow:
-    """Events of the last `slots * slot_s` seconds, and the sum of a value that each of them has."""
+    """Counts events of the last `slots * slot_s` seconds and sums a value of each."""
 
     def __init__(self, slots: int = 60, slot_s: float = 1.0) -> None:
         self._slot_s = slot_s
@@ -22,7 +22,7 @@ class SlidingWindow:
         return sum(self._counts)
 
     def rate(self, now_s: float) -> float:
-        """Per second."""
+        """Returns events per second."""
         return self.count(now_s) / self._length_s
 
     def mean(self, now_s: float) -> float:
@@ -30,7 +30,7 @@ class SlidingWindow:
         return sum(self._sums) / count if count else 0.0
 
     def _turn(self, now_s: float) -> int:
-        """Empties the slots that time has passed over; gives the one of now."""
+        """Empties the slots that time has passed over and returns the current one."""
         slots = len(self._counts)
         now = int(now_s / self._slot_s)
         for passed in range(max(self._now + 1, now - slots + 1), now + 1):
@@ -41,7 +41,7 @@ class SlidingWindow:
 
 
 class TopicConsumeStats:
-    """Of one topic, as `mqadmin consumerStatus` shows them."""
+    """The statistics of one topic, as `mqadmin consumerStatus` shows them."""
 
     def __init__(self) -> None:
         self.pulls = SlidingWindow()  # value: milliseconds until the answer

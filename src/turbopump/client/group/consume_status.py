@@ -1,7 +1,7 @@
-"""What a handler of messages says of a delivery: consumed, or again later.
+"""The outcome of a delivery: consumed, or to be delivered again.
 
-A handler that returns has consumed what it was given; one that raises gets it again later. `RetryLater` is
-for those who want to choose when. Nothing a handler does ends its consumer.
+A handler that returns has consumed its messages; when it raises, they are delivered again later. `RetryLater`
+chooses when. No failure of a handler ends its consumer.
 """
 
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ LAST_LEVEL = 18
 
 
 class ConsumeStatus(Enum):
-    """What Java's listeners return. Handlers may return it too; they need not."""
+    """What Java's listeners return. Handlers may return it too, but need not."""
 
     CONSUME_SUCCESS = "CR_SUCCESS"
     SUCCESS = "CR_SUCCESS"
     RECONSUME_LATER = "CR_LATER"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "CR_LATER"
     COMMIT = "CR_COMMIT"
-    """Of ordered handlers with `auto_commit=False`: this and all before it is done."""
+    """From ordered handlers with `auto_commit=False`: this message and all before it are done."""
     ROLLBACK = "CR_ROLLBACK"
-    """Of the same: all since the last commit comes again."""
+    """From ordered handlers with `auto_commit=False`: deliver all since the last commit again."""
 
 
 class RetryLater(ClientError):
-    """Raised by a handler: deliver this again.
+    """Raised by a handler: deliver the message again later.
 
     `delay_level` chooses when: 0 leaves it to the broker, which waits longer with each failure; 1 to 18 is
     that level of its `messageDelayLevel`; -1 is never, the message goes to the dead letters at once.
-    `consumed` tells how many of the first messages of a batch are done all the same. In an ordered handler
-    the queue waits `pause` seconds (0.01 to 30) and then delivers the same again; levels mean nothing there.
+    `consumed` is how many of the first messages of a batch are done nevertheless. In an ordered handler the
+    queue waits `pause` seconds (0.01 to 30) and then delivers the same again; levels have no meaning there.
 
     >>> raise RetryLater(delay_level=5)
     Traceback (most recent call last):
@@ -48,7 +48,7 @@ class RetryLater(ClientError):
         reason: str = "again later",
     ) -> None:
         if not DEAD_LETTER <= delay_level <= LAST_LEVEL:
-            raise InvalidArgument(f"delay_level must be between -1 and 18, not {delay_level}")
+            raise InvalidArgument(f"delay_level must be between -1 and 18, got {delay_level}")
         super().__init__(reason)
         self.delay_level = delay_level
         self.consumed = consumed
@@ -57,19 +57,20 @@ class RetryLater(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFailure:
-    """A delivery that was not consumed, or not all of it."""
+    """A delivery that was not consumed completely."""
 
     error: BaseException | None
     """None: the handler returned RECONSUME_LATER."""
     delay_level: int = 0
     consumed: int = 0
-    """So many of the first messages are done."""
+    """How many of the first messages are done."""
     pause_s: float | None = None
     is_rollback: bool = False
-    """All since the last commit comes again, not only this."""
+    """Whether everything since the last commit is delivered again, not only this."""
 
 
 def failure_of(error: BaseException) -> DeliveryFailure:
+    """Returns the failure that an exception of a handler means."""
     if isinstance(error, RetryLater):
         return DeliveryFailure(error, error.delay_level, max(error.consumed, 0), error.pause)
     return DeliveryFailure(error)
@@ -78,4 +79,4 @@ def failure_of(error: BaseException) -> DeliveryFailure:
 LATER = DeliveryFailure(None)
 ROLLED_BACK = DeliveryFailure(None, is_rollback=True)
 UNCOMMITTED = DeliveryFailure(None)
-"""No failure at all: consumed, and to be committed with something that comes later."""
+"""Not a failure: consumed, and to be committed together with a later message."""

@@ -1,6 +1,4 @@
-"""Whether brokers can choose messages by an expression: asked before it is used, since a refused pull tells
-only the log.
-"""
+"""Asks a broker whether it supports an expression before it is used: a refused pull would only be logged."""
 
 from turbopump.client.group.rebalancer import readable_queues
 from turbopump.client.group.subscription import Subscription
@@ -16,8 +14,9 @@ from turbopump.protocol.names import TAG
 async def check_expression(
     instance: ClientInstance, settings: ClientSettings, group: str, wanted: Subscription
 ) -> None:
-    """Raises Refused when a broker of the topic cannot, TopicNotFound when there is none yet. Tags can be
-    served by all.
+    """Raises Refused when a broker of the topic does not support it, TopicNotFound when there is none yet.
+
+    Every broker supports tags, so these are not checked.
     """
     if wanted.kind == TAG:
         return

@@ -1,4 +1,4 @@
-"""Callbacks of the user for queues that have come or gone, the same for both kinds of consumers."""
+"""Callbacks of the user for changed assignments, for both kinds of consumers."""
 
 import asyncio
 import logging
@@ -6,22 +6,26 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.queue_names import QueueNames
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 QueuesListener = Callable[
     [str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object | Awaitable[object]
 ]
-"""Told a topic, all its queues that can be read, and those of them that are ours."""
+"""Called with a topic, all its readable queues, and those assigned to this consumer."""
 
 
 class QueueListeners:
-    """Topics are those on the wire here; callbacks hear the names that the user knows."""
+    """Calls the listeners of each topic.
+
+    Topics here are those on the wire, callbacks get the user's names.
+    """
 
     def __init__(self, names: QueueNames) -> None:
         self._names = names
         self._by_topic: dict[str, list[QueuesListener]] = {}
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls = Tasks(log)
 
     def add(self, topic: str, listener: QueuesListener) -> None:
         self._by_topic.setdefault(topic, []).append(listener)
@@ -30,24 +34,19 @@ class QueueListeners:
     def topics(self) -> tuple[str, ...]:
         return tuple(self._by_topic)
 
-    def tell(self, topic: str, queues: Iterable[MessageQueue], mine: Iterable[MessageQueue]) -> None:
-        """Without waiting for what they say."""
+    def notify(self, topic: str, queues: Iterable[MessageQueue], mine: Iterable[MessageQueue]) -> None:
+        """Calls the listeners in the background."""
         name = self._names.shown_topic(topic)
         every, own = (self._names.all_shown(tuple(sorted(some))) for some in (queues, mine))
         for listener in self._by_topic.get(topic, ()):
-            call = asyncio.get_running_loop().create_task(_tell(listener, name, every, own))
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            self._calls.start(_notify(listener, name, every, own))
 
     async def close(self) -> None:
-        """Ends calls that are still under way."""
-        calls = list(self._calls)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        """Cancels the calls that still run."""
+        await self._calls.close()
 
 
-async def _tell(listener: QueuesListener, *change: object) -> None:
+async def _notify(listener: QueuesListener, *change: object) -> None:
     try:
         await call_user(listener, *change)
     except Exception:
@@ -55,7 +54,7 @@ async def _tell(listener: QueuesListener, *change: object) -> None:
 
 
 async def call_user(callback: Callable[..., object | Awaitable[object]], *arguments: object) -> object:
-    """What a user's callback says: `async def` on the loop, `def` in a thread, where it may block."""
+    """Calls a user's callback, `async def` on the loop, `def` in a thread; returns its result."""
     if asyncio.iscoroutinefunction(callback):
         return await callback(*arguments)
     told = await asyncio.to_thread(callback, *arguments)

@@ -1,8 +1,7 @@
-"""Where it is kept how far a queue has been read: at its broker when a group shares the queues, in a file
-when each member has them all.
+"""Stores of committed offsets: at the brokers when a group shares the queues, in a file when broadcasting.
 
 The file is Apache's, `<dir>/<client id>/<group>/offsets.json`: one table whose keys are objects, which is not
-standard JSON. What it had before is beside it as `offsets.json.bak`.
+standard JSON. Its previous content is beside it as `offsets.json.bak`.
 """
 
 import asyncio
@@ -14,9 +13,11 @@ from typing import Protocol
 
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.files import FileAccess
+from turbopump.client.instance import ClientInstance
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.routes import RouteCache
+from turbopump.client.settings import ReadingSettings
 from turbopump.protocol import bodies, dialect
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
@@ -28,6 +29,7 @@ from turbopump.protocol.headers.offsets import (
     UpdateConsumerOffsetRequest,
 )
 from turbopump.remoting.client import Client
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -35,30 +37,33 @@ CALL_TIMEOUT_S = 5.0
 
 
 class OffsetStore(Protocol):
+    """Keeps how far the queues of a consumer have been read."""
+
     async def query(self, queue: MessageQueue) -> int | None:
-        """None: there is none yet. Raises Refused or OSError when it cannot be known."""
+        """Returns the committed offset; None: there is none yet. Raises Refused or OSError."""
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when it is kept. Raises Refused or OSError."""
+        """Stores an offset and returns when it is stored. Raises Refused or OSError."""
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        """All of them, as well as it goes: it is done every few seconds."""
+        """Stores all positions; failures are only logged, because it is called every few seconds."""
 
 
 @dataclass
 class GroupOffsets:
-    """At the brokers: the master of a queue's broker, or while it is away a slave."""
+    """Offsets at the brokers: at the master of a queue's broker, or a slave while the master is away."""
 
     client: Client
     routes: RouteCache
     group: str
     introduce: Callable[[str], Awaitable[bool]] | None = None
-    """Makes the group known to the broker at an address; None: the caller has seen to it."""
+    """Makes the group known to the broker at an address; None: the caller has done so."""
     _unanswered: dict[MessageQueue, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log), init=False)
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def query(self, queue: MessageQueue) -> int | None:
-        """None: the group has never committed one. Raises Refused or OSError when it cannot be known."""
+        """Returns the committed offset; None: the group never committed one. Raises Refused or OSError."""
         header = QueryConsumerOffsetRequest(self.group, queue.topic, queue.id, bname=queue.broker)
         try:
             answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -68,10 +73,10 @@ class GroupOffsets:
         return offset if offset >= 0 else None
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it. Raises Refused or OSError.
+        """Commits an offset and returns when the broker has it. Raises Refused or OSError.
 
-        A broker of Apache's 5.x refuses a group that it has not heard of, which creates it: then the group is
-        introduced, and the commit tried once more.
+        A broker of Apache's 5.x refuses a group that it does not know; a heartbeat creates it. Then the group
+        is introduced and the commit tried once more.
         """
         await self._when_persisted(queue)
         header = self._update(queue, offset)
@@ -91,19 +96,18 @@ class GroupOffsets:
             await asyncio.wait(tasks)
 
     def _begin_persisting(self, queue: MessageQueue, offset: int) -> asyncio.Task[None]:
-        task = self._unanswered[queue] = asyncio.create_task(self._persist(queue, offset))
-        task.add_done_callback(lambda task: self._answered(queue, task))
+        task = self._unanswered[queue] = self._tasks.start(self._persist(queue, offset))
         return task
 
     async def _persist(self, queue: MessageQueue, offset: int) -> None:
         try:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(queue, "Offset %d of %s is not committed yet: %s", offset, queue, error)
-
-    def _answered(self, queue: MessageQueue, task: asyncio.Task[None]) -> None:
-        if self._unanswered.get(queue) is task:
-            del self._unanswered[queue]
+            self._failures.log(queue, "Cannot commit offset %d of %s yet: %s", offset, queue, error)
+        finally:
+            # A later commit of the same queue may have taken the place of this one.
+            if self._unanswered.get(queue) is asyncio.current_task():
+                del self._unanswered[queue]
 
     async def _when_persisted(self, queue: MessageQueue) -> None:
         """Waits for the regular commit of a queue that is under way, even if its caller was cancelled.
@@ -127,21 +131,21 @@ class GroupOffsets:
 
 @dataclass
 class LocalOffsets:
-    """In a file of some hundred bytes, written on the loop every few seconds."""
+    """Offsets in a file of some hundred bytes, written on the loop every few seconds."""
 
     disk: FileAccess
     path: Path
     _known: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
     def load(self) -> None:
-        """The file, or what it was before when it cannot be read. None of them: every queue is new."""
+        """Reads the file, or its backup when it cannot be read. Without both every queue is new."""
         for path in (self.path, self._backup):
             try:
                 read = bodies.ResetOffsetBody.decode(self.disk.read(str(path)))
             except FileNotFoundError:
                 continue
             except (OSError, BrokenBody) as error:
-                log.warning("Offsets in %s cannot be read: %s", path, error)
+                log.warning("Cannot read the offsets in %s: %s", path, error)
                 continue
             self._known = {MessageQueue.of_wire(queue): at for queue, at in read.offsetTable.items()}
             return
@@ -160,10 +164,10 @@ class LocalOffsets:
         try:
             self._write(dialect.dumps_pretty({"offsetTable": table}))
         except OSError as error:
-            log.warning("Offsets are not kept in %s: %s", self.path, error)
+            log.warning("Cannot write the offsets to %s: %s", self.path, error)
 
     def _write(self, text: bytes) -> None:
-        """Never half: a file that is being written is not yet the file."""
+        """Writes a new file and renames it, so that no half-written file is ever read."""
         self.disk.make_dirs(str(self.path.parent))
         draft = str(self.path.with_suffix(".json.tmp"))
         self.disk.write(draft, text, sync=False)
@@ -176,8 +180,17 @@ class LocalOffsets:
         return self.path.with_suffix(".json.bak")
 
 
+def offset_store(
+    instance: ClientInstance, group: str, is_broadcast: bool, settings: ReadingSettings, disk: FileAccess
+) -> OffsetStore:
+    """Makes the store of a group's offsets: a file of this machine when broadcasting, else the brokers."""
+    if not is_broadcast:
+        return GroupOffsets(instance.client, instance.routes, group, instance.heartbeats.tell)
+    return local_offsets(disk, settings.local_offset_store_dir, instance.client_id, group)
+
+
 def local_offsets(disk: FileAccess, directory: str, client_id: str, group: str) -> LocalOffsets:
-    """Those of a member that reads everything, as far as it has come."""
+    """Returns the offsets of a broadcasting member, read from its file."""
     offsets = LocalOffsets(disk, local_path(directory, client_id, group))
     offsets.load()
     return offsets

@@ -1,6 +1,6 @@
-"""Who has which queues of a topic, and what has to change so that it is so.
+"""The queues of a topic for one member of a group, and what it has to change to hold exactly these.
 
-Nobody decides this centrally: every member of a group computes it with the same strategy (`strategies.py`)
+There is no central decision: every member of a group computes it with the same strategy (`strategies.py`)
 from the same two lists. Values in, values out.
 """
 
@@ -15,18 +15,19 @@ __all__ = ["AssignmentChange", "Strategy", "assignment_change", "averagely", "ow
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """What has to change so that a member holds what is its own."""
+    """The queues that a member has to give up and to take."""
 
     dropped: tuple[MessageQueue, ...]
     taken: tuple[MessageQueue, ...]
 
 
 def assignment_change(held: Collection[MessageQueue], mine: Collection[MessageQueue]) -> AssignmentChange:
+    """Returns what to change when `held` is to become `mine`."""
     return AssignmentChange(tuple(sorted(set(held) - set(mine))), tuple(sorted(set(mine) - set(held))))
 
 
 def own_queues(
     queues: Collection[MessageQueue], members: Collection[str], me: str, strategy: Strategy = averagely
 ) -> tuple[MessageQueue, ...]:
-    """The queues of one member, out of lists in any order."""
+    """Returns the queues of the member `me`; the lists may be in any order."""
     return strategy(sorted(queues), sorted(members), me)

@@ -1,4 +1,4 @@
-"""What a consumer tells a tool about itself (307), in the words of Apache's consumers."""
+"""What a consumer reports to a tool about itself (307), with the names of Apache's consumers."""
 
 import asyncio
 import dataclasses
@@ -17,14 +17,14 @@ from turbopump.client.settings import ClientSettings
 from turbopump.protocol import bodies
 
 MIB = 1 << 20
-MOST_FRAMES = 32
+MAX_FRAMES = 32
 
 
 def running_info(
     properties: Mapping[str, str],
     subscriptions: Iterable[Subscription],
     held: Mapping[MessageQueue, ProcessQueue],
-    figures: Mapping[str, TopicConsumeStats],
+    stats: Mapping[str, TopicConsumeStats],
     now_s: float,
 ) -> bodies.ConsumerRunningInfo:
     return bodies.ConsumerRunningInfo(
@@ -32,7 +32,7 @@ def running_info(
         subscriptionSet=[subscription.to_wire() for subscription in subscriptions],
         mqTable={queue.to_wire(): queue_info(one) for queue, one in sorted(held.items())},
         mqPopTable={},
-        statusTable={topic: consume_status(of_topic, now_s) for topic, of_topic in sorted(figures.items())},
+        statusTable={topic: consume_status(of_topic, now_s) for topic, of_topic in sorted(stats.items())},
     )
 
 
@@ -51,23 +51,23 @@ def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:
     )
 
 
-def consume_status(figures: TopicConsumeStats, now_s: float) -> bodies.ConsumeStatus:
+def consume_status(stats: TopicConsumeStats, now_s: float) -> bodies.ConsumeStatus:
     return bodies.ConsumeStatus(
-        pullRT=figures.pulls.mean(now_s),
-        pullTPS=figures.pulled.rate(now_s),
-        consumeRT=figures.consumed.mean(now_s),
-        consumeOKTPS=figures.consumed.rate(now_s),
-        consumeFailedTPS=figures.failed.rate(now_s),
-        consumeFailedMsgs=figures.failed_in_hour.count(now_s),
+        pullRT=stats.pulls.mean(now_s),
+        pullTPS=stats.pulled.rate(now_s),
+        consumeRT=stats.consumed.mean(now_s),
+        consumeOKTPS=stats.consumed.rate(now_s),
+        consumeFailedTPS=stats.failed.rate(now_s),
+        consumeFailedMsgs=stats.failed_in_hour.count(now_s),
     )
 
 
 SECRETS = frozenset({"tls_key_password", "socks_proxy_config"})
-"""Settings that hold a password: no tool is told."""
+"""Settings that hold a password: they are never reported."""
 
 
 def settings_as_text(settings: ClientSettings) -> dict[str, str]:
-    """All of them but secrets, by our names and in our units."""
+    """Returns all settings except secrets, by our names and units."""
     named = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return {name: _text(value) for name, value in named.items() if name not in SECRETS}
 
@@ -83,7 +83,7 @@ def _text(value: object) -> str:
 
 
 def stacks() -> str:
-    """Where every thread of the process and every task of this loop is, as text."""
+    """Returns the stacks of all threads of the process and all tasks of this loop, as text."""
     out = io.StringIO()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
@@ -91,5 +91,5 @@ def stacks() -> str:
         print("".join(traceback.format_stack(frame)), file=out)
     for task in asyncio.all_tasks():
         print(f"task {task.get_name()}", file=out)
-        task.print_stack(limit=MOST_FRAMES, file=out)
+        task.print_stack(limit=MAX_FRAMES, file=out)
     return out.getvalue()

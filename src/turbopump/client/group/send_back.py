@@ -1,17 +1,18 @@
-"""A message whose consumption failed goes back to its broker, to be delivered again later.
+"""Sends a message whose consumption failed back to its broker, to be delivered again later.
 
-The broker keeps the copy in the group's retry topic with growing delays, and in the dead-letter topic when
-the group's patience is at its end. When the broker will not do it, the consumer sends the copy to the retry
-topic itself.
+The broker stores a copy in the group's retry topic with growing delays, and in the dead-letter topic when the
+message has failed too often. When the broker refuses, the consumer sends the copy to the retry topic itself.
 """
 
 import logging
 from dataclasses import dataclass
 
+from turbopump.client.instance import ClientInstance
 from turbopump.client.message import CopiedMessage, Message, MessageExt
 from turbopump.client.name_servers import successful
 from turbopump.client.namespace import wrap
 from turbopump.client.produce.sender import Sender
+from turbopump.client.routes import RoundRobin
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -29,26 +30,30 @@ MAX_RECONSUME_TIMES = 16
 
 @dataclass
 class SendBack:
+    """Sends the failed messages of one group back."""
+
     producer: Sender
     group: str
     max_reconsume_times: int = MAX_RECONSUME_TIMES
 
     async def send(self, message: MessageExt, delay_level: int = 0) -> bool:
-        """True when the message will come again without us; only then may its offset be committed."""
+        """Sends a message back; True: the broker will deliver it again, so its offset may be committed."""
         try:
             await self._ask_broker(message, delay_level)
         except (OSError, Refused, BrokenBody) as error:
-            log.warning("Message %s was not taken back, sending a copy: %s", message.message_id, error)
+            log.warning(
+                "The broker did not take message %s back; sending a copy: %s", message.message_id, error
+            )
         else:
             return True
         return await self.send_copy(message)
 
     async def send_copy(self, message: MessageExt) -> bool:
-        """To the retry topic, as any message is sent; it counts one failure more."""
+        """Sends a copy with one more failure to the retry topic, as an ordinary message."""
         try:
             await self.producer.send(self._copy(message), CALL_TIMEOUT_S)
         except (OSError, Refused, BrokenBody) as error:
-            log.warning("Message %s cannot be sent back now: %s", message.message_id, error)
+            log.warning("Cannot send message %s back: %s", message.message_id, error)
             return False
         return True
 
@@ -80,3 +85,17 @@ class SendBack:
         return CopiedMessage(
             retry_topic(self.group), body_of(message.record), properties=kept, flag=message.record.flag
         )
+
+
+def send_back_for(instance: ClientInstance, group: str, max_reconsume_times: int) -> SendBack:
+    """Makes a `SendBack` over the connections of a client instance."""
+    chance = instance.world.chance
+    sender = Sender(
+        instance.client,
+        instance.routes,
+        instance.world.clock,
+        instance.unique_ids,
+        RoundRobin(chance),
+        chance=chance,
+    )
+    return SendBack(sender, group, max_reconsume_times)

@@ -1,9 +1,10 @@
-"""Where a group begins in a queue that has just become its own.
+"""The offset at which a group begins in a queue that was just assigned.
 
-What was committed wins; everything else is about a group that has committed nothing there. A broker tells it
-0 while the queue's first message is young. Apache's 5.x tells it nothing about an empty queue, and a message
-may arrive before the next request: whoever then begins at the end has skipped it for ever. So the end counts
-only if the broker, asked again after it, still knows no offset: then the messages before it are old ones.
+A committed offset is used; the rest is about a group that has committed nothing there. A broker answers 0
+while the queue's first message is young. Apache's 5.x answers nothing for an empty queue, and a message may
+arrive before the next request: a consumer that then begins at the end has skipped it for ever. So the end is
+used only if the broker, asked again after it, still knows no offset: then the messages before it are old
+ones.
 
 | the queue is | a new group begins, with LAST_OFFSET |
 |---|---|
@@ -27,7 +28,7 @@ HALF_AN_HOUR_MS = 1_800_000
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Finds the first offset of a queue (see above)."""
+    """Finds the first offset of a queue (see the module)."""
 
     offsets: OffsetStore
     puller: Puller
@@ -35,7 +36,10 @@ class StartOffset:
     started_ms: int
 
     async def of(self, queue: MessageQueue) -> int:
-        """Raises Refused or OSError when it cannot be known now."""
+        """Returns the offset at which to begin.
+
+        Raises Refused or OSError when it cannot be determined now.
+        """
         stored = await self.offsets.query(queue)
         if stored is not None:
             return stored
@@ -50,7 +54,7 @@ class StartOffset:
                 return await self._end_of(queue)
 
     async def _end_of(self, queue: MessageQueue) -> int:
-        """The end, unless what came before it is the young beginning of the queue."""
+        """Returns the end of the queue, unless the messages before it are its young beginning."""
         end = await self.puller.max_offset(queue)
         stored = await self.offsets.query(queue) if end else None
         return end if stored is None else stored

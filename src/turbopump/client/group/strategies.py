@@ -1,8 +1,8 @@
-"""Which queues a member of a group gets: the rules of Apache's clients, to the last queue.
+"""Allocation strategies: which queues a member of a group gets, exactly as in Apache's clients.
 
-Every member computes its share from the same two lists, so all members of a group, in whatever language, must
-use the same rule. A strategy takes the queues in order, the ids of the members in order and the id of one of
-them; an id that is not among them gets nothing. Values in, values out.
+Every member computes its queues from the same two lists, so all members of a group, in whatever language,
+must use the same strategy. A strategy takes the queues in order, the ids of the members in order and the id
+of one of them; an id that is not among them gets nothing. Values in, values out.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from turbopump.client.message import MessageQueue
 T = TypeVar("T")
 
 Strategy = Callable[[Sequence[MessageQueue], Sequence[str], str], tuple[MessageQueue, ...]]
-"""Queues in order, member ids in order, one of these ids: the queues of that member."""
+"""Takes queues in order, member ids in order and one of these ids; returns the queues of that member."""
 
 
 def averagely(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> tuple[MessageQueue, ...]:
-    """Runs of neighbouring queues; when they do not divide evenly, the first members have one more."""
+    """Gives each member neighbouring queues; a remainder goes to the first members, one queue each."""
     if me not in members:
         return ()
     size, rest = divmod(len(queues), len(members))
@@ -31,20 +31,22 @@ def averagely(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -
 
 
 def by_circle(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> tuple[MessageQueue, ...]:
-    """One queue to each member in turn."""
+    """Gives one queue to each member in turn."""
     if me not in members:
         return ()
     return tuple(queues[members.index(me) :: len(members)])
 
 
 def md5_hash(text: str) -> int:
+    """Returns the first 32 bits of the MD5 of a text."""
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """Members sit on a ring at several places each, and a queue belongs to the next place after its own: when
-    a member comes or goes, few queues change hands.
+    """Assigns queues on a hash ring, so that few queues move when a member joins or leaves.
+
+    Each member has several points on the ring; a queue belongs to the next point after its own hash.
     """
 
     virtual_nodes: int = 10
@@ -52,7 +54,7 @@ class ConsistentHash:
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 0:
-            raise InvalidArgument(f"virtual_nodes must be at least 0, not {self.virtual_nodes}")
+            raise InvalidArgument(f"virtual_nodes must be at least 0, got {self.virtual_nodes}")
 
     def __call__(
         self, queues: Sequence[MessageQueue], members: Sequence[str], me: str
@@ -70,7 +72,7 @@ class ConsistentHash:
 
 @dataclass(frozen=True, slots=True)
 class ByConfig:
-    """Always these queues, whoever else is there."""
+    """Gives this member always these queues, whatever other members there are."""
 
     queues: tuple[MessageQueue, ...]
 
@@ -82,7 +84,7 @@ class ByConfig:
 
 @dataclass(frozen=True, slots=True)
 class MachineRoom:
-    """Only queues of brokers in these rooms, told by broker names such as `room@broker-a`."""
+    """Assigns only queues of brokers in these machine rooms, by broker names such as `room@broker-a`."""
 
     rooms: Collection[str]
 
@@ -106,8 +108,9 @@ class MachineRoom:
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """Queues of a room go to members of the same room, by the `inner` strategy; those of rooms without a
-    member are divided among all.
+    """Gives queues of a machine room to members of the same room, by the `inner` strategy.
+
+    Queues of rooms without a member are divided among all members.
 
     >>> nearby = MachineRoomNearby(
     ...     averagely,
@@ -140,11 +143,11 @@ def _by_room(things: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list
     for thing in things:
         room = room_of(thing)
         if not room:
-            raise InvalidArgument(f"no machine room is known for {thing}")
+            raise InvalidArgument(f"the machine room of {thing} must not be empty")
         rooms.setdefault(room, []).append(thing)
     return rooms
 
 
 def _java_text(queue: MessageQueue) -> str:
-    """What Java makes of a queue as text, which its consistent hash is taken of."""
+    """Returns the text of a queue in Java, of which its consistent hash is computed."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.id}]"

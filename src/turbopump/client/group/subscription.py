@@ -1,6 +1,6 @@
-"""What a group wants of a topic: an expression over tags, as brokers and other members must see it, one in
-SQL92 over properties, or the name of a filter module, by which the broker chooses. That an expression can be
-read is known here already.
+"""What a group subscribes to in a topic: tags, an SQL92 expression over properties, or a filter module.
+
+Brokers and other members must see the same expression. It is parsed here, so a wrong one is refused at once.
 """
 
 from dataclasses import dataclass, field
@@ -11,25 +11,26 @@ from turbopump.protocol import bodies
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import MODULE_NAME, SQL92, TAG, WASM
 
-__all__ = ["ALL", "OR", "TAGS_OR", "Subscription", "choice"]
+__all__ = ["ALL", "OR", "TAGS_OR", "Subscription", "parse_expression"]
 
 TAGS_OR = f" {OR} "
 
 
-def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
-    """Expression and kind of what is wanted; InvalidArgument says what is wrong with it, and where."""
+def parse_expression(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
+    """Returns expression and kind of a subscription.
+
+    Raises InvalidArgument, which says what is wrong where.
+    """
     if sum((tags not in ("", ALL), sql is not None, module is not None)) > 1:
-        raise InvalidArgument("give one of tags, sql and module: SQL can test the property TAGS")
+        raise InvalidArgument("only one of tags, sql and module may be given: SQL can test the property TAGS")
     if module is not None:
         if not MODULE_NAME.fullmatch(module):
-            raise InvalidArgument(
-                f"a module is named by letters, digits, _ and -, at most 64: not {module!r}"
-            )
+            raise InvalidArgument(f"module must be at most 64 letters, digits, _ and -, got {module!r}")
         return module, WASM
     if sql is None:
         return _checked(tags), TAG
     if not sql.strip():
-        raise InvalidArgument("sql must not be empty; for all messages leave it out")
+        raise InvalidArgument("sql must not be empty: for all messages leave it out")
     try:
         compile_sql(sql)
     except BadExpression as bad:
@@ -47,13 +48,15 @@ def _checked(tags: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
+    """A topic and the messages of it that a group wants."""
+
     topic: str
     expression: str = ALL
     version: int = 0
-    """Milliseconds; higher when something changed. A broker that has not heard of it yet refuses pulls."""
+    """Milliseconds; it grows with each change. A broker that does not know it yet refuses pulls."""
     kind: str = TAG
     tags: tuple[str, ...] = field(init=False)
-    """Empty: everything, or what the broker chooses otherwise."""
+    """Empty: all messages, or those that the broker chooses by SQL or a module."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", tags_of(self.expression) if self.kind == TAG else ())
@@ -63,7 +66,7 @@ class Subscription:
         return self.expression.strip() or ALL
 
     def wants(self, tag: str | None) -> bool:
-        """The broker compares hashes of tags; only the text is sure."""
+        """Compares the text of the tag, because the broker compared only its hash."""
         return not self.tags or tag in self.tags
 
     def to_wire(self) -> bodies.SubscriptionData:

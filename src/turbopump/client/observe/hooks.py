@@ -1,7 +1,7 @@
-"""Code of the user, or of telemetry, around each try of a send and each call of a handler; and filters.
+"""Hooks around each try of a send and each call of a handler, and filters of received messages.
 
-A hook is any object with `before` and `after`. Both get the same context, so what `before` leaves in
-`context.notes` is there in `after`. A hook that fails is logged and changes nothing.
+A hook is any object with `before` and `after`. Both get the same context, so `after` finds what `before` puts
+into `context.notes`. A hook that fails is logged and changes nothing.
 """
 
 import logging
@@ -19,11 +19,15 @@ START_DELIVER_TIME = "__STARTDELIVERTIME"
 
 
 class SendMode(Enum):
+    """Whether a send waits for an answer."""
+
     AWAITED = "awaited"
     ONEWAY = "oneway"
 
 
 class MessageKind(Enum):
+    """The kinds of messages that hooks distinguish."""
+
     NORMAL = "normal"
     DELAY = "delay"
     TRANSACTION = "transaction"
@@ -31,35 +35,37 @@ class MessageKind(Enum):
 
 @dataclass(slots=True)
 class SendContext:
-    """One try of a send. In `before` there is no result yet; in `after` there is one, or a failure, or
-    neither of them after a one-way send.
+    """One try of a send.
+
+    In `before` there is no result yet; in `after` there is a result or a failure, or neither after a one-way
+    send.
     """
 
     group: str
     message: Message
-    """As the user gave it; of a batch the first one."""
+    """The message of the user; for a batch the first one."""
     properties: dict[str, str]
-    """What travels with the message. `before` may add to it, such as the context of a trace; of a batch it
-    is what belongs to the batch as a whole, and reaches no consumer."""
+    """Properties that are sent with the message. `before` may add some, such as the context of a trace. For a
+    batch they belong to the batch as a whole, and reach no consumer."""
     queue: MessageQueue
     broker_address: str
     mode: SendMode = SendMode.AWAITED
     messages: Sequence[Message] = ()
-    """All of them when it is a batch."""
+    """All messages, if it is a batch."""
     attempt: int = 1
     namespace: str = ""
     body_size: int = 0
-    """As it travels, perhaps compressed."""
+    """Size of the body as it is sent, perhaps compressed."""
     message_ids: Sequence[str] = ()
-    """Of the messages of a batch."""
+    """Ids of the messages of a batch."""
     result: SendResult | None = None
     failure: Exception | None = None
     region: str = ""
-    """Of the broker, as it says in its answer."""
+    """Region of the broker, from its answer."""
     is_traced: bool = True
-    """The broker wants no traces when it is False."""
+    """False: the broker wants no traces."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Of the hooks themselves: what `before` wants to find in `after`."""
+    """Free for hooks: `after` finds what `before` puts here."""
 
     @property
     def kind(self) -> MessageKind:
@@ -71,6 +77,8 @@ class SendContext:
 
 
 class SendHook(Protocol):
+    """A hook around each try of a send."""
+
     def before(self, context: SendContext) -> None: ...
 
     def after(self, context: SendContext) -> None: ...
@@ -78,10 +86,10 @@ class SendHook(Protocol):
 
 @runtime_checkable
 class CreateHook(Protocol):
-    """What a send hook may have besides, for messages that are packed into a batch."""
+    """An optional method of a send hook, for messages that are packed into a batch."""
 
     def create(self, message: Message) -> dict[str, str]:
-        """Properties that travel with the message."""
+        """Returns properties to send with the message."""
 
 
 @dataclass(slots=True)
@@ -95,24 +103,26 @@ class ConsumeContext:
     namespace: str = ""
     success: bool | None = None
     status: str = ""
-    """What came of it, in Apache's words: CONSUME_SUCCESS, RECONSUME_LATER, SUCCESS, SUSPEND_…"""
+    """The outcome by Apache's names: CONSUME_SUCCESS, RECONSUME_LATER, SUCCESS, SUSPEND_…"""
     failure: BaseException | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """Of the hooks themselves: what `before` wants to find in `after`."""
+    """Free for hooks: `after` finds what `before` puts here."""
 
 
 class ConsumeHook(Protocol):
+    """A hook around each call of a handler."""
+
     def before(self, context: ConsumeContext) -> None: ...
 
     def after(self, context: ConsumeContext) -> None: ...
 
 
 Filter = Callable[[MessageExt], bool]
-"""False: the message is not for this consumer. It counts as consumed."""
+"""Returns whether this consumer wants a message; an unwanted one counts as consumed."""
 
 
 def let_through(filters: Sequence[Filter], messages: list[MessageExt]) -> list[MessageExt]:
-    """Those that every filter wants. One that fails lets everything through: nothing is lost by it."""
+    """Returns the messages that every filter wants. A filter that fails wants all, so that none is lost."""
     return [message for message in messages if all(_wants(one, message) for one in filters)]
 
 
@@ -120,23 +130,23 @@ def _wants(one: Filter, message: MessageExt) -> bool:
     try:
         return bool(one(message))
     except Exception:
-        log.exception("The filter %r failed; its message is delivered", one)
+        log.exception("The filter %r failed; delivering the message", one)
         return True
 
 
 def run_before(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> None:
-    """Hooks of the context's kind."""
+    """Calls `before` of all hooks, in order; failures are logged."""
     for hook in hooks:
         try:
             hook.before(context)
         except Exception:
-            log.exception("The hook %r failed before; going on without it", hook)
+            log.exception("The hook %r failed in `before`; continuing without it", hook)
 
 
 def run_after(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> None:
-    """The other way round: who came first leaves last."""
+    """Calls `after` of all hooks, in reverse order; failures are logged."""
     for hook in reversed(hooks):
         try:
             hook.after(context)
         except Exception:
-            log.exception("The hook %r failed after; going on without it", hook)
+            log.exception("The hook %r failed in `after`; continuing without it", hook)

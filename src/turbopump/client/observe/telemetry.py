@@ -1,9 +1,9 @@
-"""OpenTelemetry: a span and figures for each try of a send and each call of a handler.
+"""OpenTelemetry: a span and metrics for each try of a send and each call of a handler.
 
-Names and attributes are those of OpenTelemetry's conventions for messaging, with their part on RocketMQ. The
-context of a trace travels in the message's properties (`traceparent` and so on), so that what a handler does
-is seen in the trace of the send that caused it. Nothing happens unless it is switched on, by `telemetry=True`
-or by giving these hooks; only then `opentelemetry` is imported.
+Names and attributes are those of OpenTelemetry's conventions for messaging and RocketMQ. The context of a
+trace is sent in the message's properties (`traceparent` and so on), so that the work of a handler appears in
+the trace of the send that caused it. Nothing happens unless it is switched on, by `telemetry=True` or by
+giving these hooks; only then `opentelemetry` is imported.
 """
 
 import time
@@ -29,17 +29,17 @@ Attributes = dict[str, Any]
 
 
 def send_hooks(is_on: bool) -> tuple[SendHook, ...]:
-    """What `telemetry=True` means for a producer."""
+    """Returns the hooks of a producer with `telemetry=True`."""
     return (SendTelemetry(),) if is_on else ()
 
 
 def consume_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
-    """What `telemetry=True` means for a consumer."""
+    """Returns the hooks of a consumer with `telemetry=True`."""
     return (ConsumeTelemetry(),) if is_on else ()
 
 
 def receive_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
-    """What `telemetry=True` means for a pull consumer."""
+    """Returns the hooks of a pull consumer with `telemetry=True`."""
     return (ReceiveTelemetry(),) if is_on else ()
 
 
@@ -66,7 +66,7 @@ class SendTelemetry:
         )
 
     def create(self, message: Message) -> dict[str, str]:
-        """For a message of a batch, before it is packed: the properties that carry its context."""
+        """Returns the properties that carry the context of a message of a batch, before it is packed."""
         from opentelemetry import propagate, trace
 
         parent = None
@@ -89,9 +89,9 @@ class SendTelemetry:
 
         origins = [propagate.extract(one.properties) for one in context.messages]
         created = [trace.get_current_span(origin).get_span_context() for origin in origins]
-        parent = None  # whatever is going on here
+        parent = None  # the current span
         if not trace.get_current_span().get_span_context().is_valid:
-            parent = propagate.extract(context.properties)  # or where the message was made
+            parent = propagate.extract(context.properties)  # the span in which the message was made
         span = self._open.tracer.start_span(
             f"send {context.message.topic}",
             context=parent,
@@ -189,7 +189,7 @@ class ReceiveTelemetry:
         )
 
     def before(self, context: ConsumeContext) -> None:
-        """There is nothing to wait for: the messages are here."""
+        """Does nothing: the messages are received already."""
 
     def after(self, context: ConsumeContext) -> None:
         from opentelemetry import propagate, trace
@@ -209,7 +209,7 @@ class ReceiveTelemetry:
 
 
 class _Instruments:
-    """The tracer and the meter under our name."""
+    """The tracer and the meter of this library."""
 
     def __init__(
         self, tracer_provider: "TracerProvider | None", meter_provider: "MeterProvider | None"
@@ -275,7 +275,7 @@ def _of_delivery(message: MessageExt) -> Attributes:
 
 
 def _of_message(tags: str | None, keys: Sequence[str], body: bytes | memoryview) -> Attributes:
-    """The body's size is that of the record: what is compressed is not decompressed for it."""
+    """Returns attributes of a message; the body's size is that of the record, perhaps compressed."""
     found: Attributes = {"messaging.message.body.size": len(body)}
     if tags:
         found["messaging.rocketmq.message.tag"] = tags
@@ -299,7 +299,7 @@ def _base(operation: str, topic: str) -> Attributes:
 
 
 def _fail(span: Any, failure: BaseException | str) -> str:
-    """Marks the span, and gives the kind of failure."""
+    """Marks the span as failed, and returns the kind of failure."""
     from opentelemetry.trace import Status, StatusCode
 
     kind = failure if isinstance(failure, str) else _kind(failure)
@@ -311,7 +311,7 @@ def _fail(span: Any, failure: BaseException | str) -> str:
 
 
 def _kind(failure: BaseException) -> str:
-    """Few different ones: they are names of time series."""
+    """Returns one of few kinds of failure: they become names of time series."""
     if isinstance(failure, Refused):
         return f"{type(failure).__name__}:{failure.code}"
     if isinstance(failure, SendFailed):

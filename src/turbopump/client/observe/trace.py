@@ -1,8 +1,8 @@
-"""Trace records, as clients write them into the trace topic: text, fields ended by \\x01, records by \\x02.
+"""The format of trace records in the trace topic: text, fields ended by \\x01, records by \\x02.
 
-Pure, and both ways: `encode` writes what Apache's tools read, `decode` reads what any client wrote. What
-cannot be read is left out: a trace is a help, and old clients write fewer fields. When records are made and
-how they get to the trace topic is in `tracing.py`.
+Pure. `encode` writes what Apache's tools read, `decode` reads what any client wrote. Records that cannot be
+read are left out, because old clients write fewer fields. `trace_hooks.py` makes records, `trace_sender.py`
+sends them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ import msgspec
 
 FIELD_END = "\x01"
 RECORD_END = "\x02"
-NOTHING = "null"  # how Apache's clients write a text that is not there
+NOTHING = "null"  # how Apache's clients write a missing text
 
 PUB, BEFORE, AFTER, END, RECALL = "Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"
 
 
 class TraceMessageKind(IntEnum):
-    """Of a message, by Apache's numbers."""
+    """Kinds of messages, with Apache's numbers."""
 
     NORMAL = 0
     HALF = 1
@@ -28,7 +28,7 @@ class TraceMessageKind(IntEnum):
 
 
 class TraceOutcome(IntEnum):
-    """Of a delivery, by Apache's numbers."""
+    """Outcomes of a delivery, with Apache's numbers."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -38,6 +38,8 @@ class TraceOutcome(IntEnum):
 
 
 class Trace(msgspec.Struct, frozen=True, gc=False):
+    """One trace record."""
+
     type: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
     message_id: str
@@ -59,7 +61,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
     outcome: int = TraceOutcome.SUCCESS
     transaction_id: str | None = None
     state: str | None = None
-    """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+    """State of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
     from_check: bool = False
 
 
@@ -67,7 +69,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode(trace: Trace, is_cloud: bool = False) -> str:
-    """With its end. `is_cloud`: as access channel CLOUD wants what comes after a delivery."""
+    """Encodes a record with its end mark. `is_cloud`: in the layout of access channel CLOUD."""
     fields = WRITERS[trace.type](trace)
     if is_cloud and trace.type == AFTER:
         return FIELD_END.join([trace.type, *map(_text, fields[:-2]), ""]) + RECORD_END
@@ -120,6 +122,7 @@ WRITERS: dict[str, Callable[[Trace], list[object]]] = {
 
 
 def decode(text: str) -> list[Trace]:
+    """Decodes all records of a text that can be read."""
     found = []
     for line in text.split(RECORD_END):
         fields = line.split(FIELD_END)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import ClientError
-from turbopump.client.instance import ClientInstance, complain, end
+from turbopump.client.instance import ClientInstance
 from turbopump.client.message import CopiedMessage, Message, MessageExt
 from turbopump.client.observe import trace
 from turbopump.client.observe.trace import Trace, TraceMessageKind
@@ -25,6 +25,7 @@ from turbopump.client.settings import AccessChannel, ClientSettings, ProducerSet
 from turbopump.protocol import names
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.send import CheckTransactionStateRequest
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class TraceSender:
         self._is_failing = False
         self._loop = asyncio.get_running_loop()
         self._send_slots = asyncio.Semaphore(MAX_SENDS_IN_FLIGHT)
-        self._sends: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(log)
+        self._sends = Tasks(log)
         self._topics = {} if self._is_cloud else {self._topic: None}
         self._sender = Sender(
             instance.client,
@@ -96,8 +98,7 @@ class TraceSender:
 
     async def start(self) -> None:
         await self._instance.join_producer(self)
-        self._worker = self._loop.create_task(self._work())
-        self._worker.add_done_callback(complain)
+        self._worker = self._tasks.start(self._work(), name="send traces")
 
     async def close(self) -> None:
         """Sends the records that wait, in CLOSE_S at most."""
@@ -106,8 +107,8 @@ class TraceSender:
         done, _ = await asyncio.wait([self._worker], timeout=CLOSE_S)
         if not done:
             self.dropped += len(self._waiting)
-            for task in (self._worker, *self._sends):
-                await end(task)
+            await self._tasks.close()
+            await self._sends.close()
         if self.dropped:
             log.warning("Dropped %d trace records of %s", self.dropped, self.group)
         await self._sender.close()
@@ -187,22 +188,15 @@ class TraceSender:
             some = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
             for message in trace_messages(some, self._is_cloud):
                 await self._send_slots.acquire()
-                send = self._loop.create_task(self._send(message))
-                self._sends.add(send)
-                send.add_done_callback(self._sent)
-        if self._sends:
-            await asyncio.wait(self._sends)
+                send = self._sends.start(self._send(message))
+                send.add_done_callback(lambda _: self._send_slots.release())
+        await self._sends.wait()
 
     async def _until(self, count: int) -> None:
         """Waits until `count` records wait, or the sender closes."""
         while self._is_open and len(self._waiting) < count:
             self._changed.clear()
             await self._changed.wait()
-
-    def _sent(self, send: asyncio.Task[None]) -> None:
-        self._sends.discard(send)
-        self._send_slots.release()
-        complain(send)
 
     async def _send(self, message: "TraceMessage") -> None:
         topic = CLOUD_TOPIC + (message.region or "") if self._is_cloud else self._topic

@@ -6,12 +6,12 @@ hold, and what comes while too many bytes wait.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from turbopump.client.errors import NotRunning
-from turbopump.client.instance import complain
 from turbopump.client.message import Message, MessageQueue, SendResult
 from turbopump.client.message_fields import TIMERS
 from turbopump.client.produce import batches
@@ -19,6 +19,9 @@ from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import names, properties
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 Deliver: TypeAlias = Callable[[PreparedSend, Pick | None], Awaitable[SendResult]]
 BatchKey: TypeAlias = tuple[str, MessageQueue | None, bool, str]
@@ -51,7 +54,7 @@ class AutoBatcher:
         self._settings = settings
         self._deliver = deliver
         self._open: dict[BatchKey, _OpenBatch] = {}
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._flushes = Tasks(log)
 
     def takes(self, message: Message) -> bool:
         """Returns whether the message can be batched; if not, send it alone."""
@@ -89,17 +92,13 @@ class AutoBatcher:
         """Returns when every message that was collected is sent, or has failed."""
         for key in list(self._open):
             self._flush(key)
-        if self._flushes:
-            await asyncio.wait(self._flushes)
+        await self._flushes.wait()
 
     def _flush(self, key: BatchKey) -> None:
         batch = self._open.pop(key)
         assert batch.timer is not None
         batch.timer.cancel()
-        flush = asyncio.get_running_loop().create_task(self._send(batch))
-        self._flushes.add(flush)
-        flush.add_done_callback(self._flushes.discard)
-        flush.add_done_callback(complain)
+        self._flushes.start(self._send(batch), name="send a batch")
 
     async def _send(self, batch: _OpenBatch) -> None:
         """Sends the batch in as many requests as needed; a request that fails does not fail the others."""

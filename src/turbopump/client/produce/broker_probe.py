@@ -5,10 +5,10 @@ it.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from turbopump.client.instance import complain, end
 from turbopump.client.name_servers import Caller, successful
 from turbopump.client.produce.broker_health import BrokerHealth
 from turbopump.client.routes import RouteCache
@@ -17,6 +17,9 @@ from turbopump.protocol.command import request
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.offsets import GetMaxOffsetRequest
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 PROBE_ROUND_S = 3.0  # between two checks which brokers are due
 
@@ -34,15 +37,13 @@ class BrokerProbe:
     timeout_s: float
     interval_s: float
     _next: dict[str, float] = field(default_factory=dict)
-    _task: asyncio.Task[None] | None = None
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log))
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(complain)
+        self._tasks.start(self._run(), name="probe brokers")
 
     async def close(self) -> None:
-        if self._task is not None:
-            await end(self._task)
+        await self._tasks.close()
 
     async def _run(self) -> None:
         while True:

@@ -5,6 +5,7 @@ a send, `rules.py` knows what may be sent, `parts.py` wires a producer that star
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Self, Unpack
 
@@ -53,6 +54,9 @@ from turbopump.client.world import World
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.sysflag import PREPARED
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 3.0
 SUCCESS = int(ResponseCode.SUCCESS)
@@ -121,7 +125,7 @@ class Producer:
         self._auto_batcher: AutoBatcher | None = None
         self._parts: ProducerParts | None = None
         self._pid = 0
-        self._tasks: set[asyncio.Task[SendResult]] = set()
+        self._sends = Tasks(log)
         self._replies: set[asyncio.Future[MessageExt]] = set()
         self._starting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -192,7 +196,7 @@ class Producer:
                 reply.set_exception(NotRunning("the producer was closed before the reply came"))
         if self._auto_batcher is not None:
             await self._auto_batcher.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._sends.wait()
         await self._limits.wait_idle()
         await parts.close()
         await instance.leave_producer(self._membership.group)
@@ -272,10 +276,7 @@ class Producer:
         else:
             prepared, pick = self._prepared(sender, message, by, queue, select)
             work = self._deliver(sender, prepared, self._seconds(timeout), pick)
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._sends.start(work, log_failure=False)
 
     async def send_oneway(
         self,

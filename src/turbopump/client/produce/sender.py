@@ -7,9 +7,9 @@ be sent; `send_result.py` says how a send ends.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
@@ -37,6 +37,7 @@ from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.connection import ConnectionClosed
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class Sender:
     """`packer.prepare`, without a call in between: it runs for every message."""
     _oneways: int = 0
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log))
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -135,10 +137,7 @@ class Sender:
 
     async def close(self) -> None:
         """Stops the route requests that run in the background."""
-        renewals = list(self._renewals.values())
-        for renewal in renewals:
-            renewal.cancel()
-        await asyncio.gather(*renewals, return_exceptions=True)
+        await self._tasks.close()
 
     # Tries
 
@@ -389,7 +388,7 @@ class Sender:
         """Asks for the route in the background, one request per topic: silent name servers delay no send."""
         renewal = self._renewals.get(topic)
         if renewal is None:
-            renewal = self._renewals[topic] = _task(self.routes.renew(topic))
+            renewal = self._renewals[topic] = self._tasks.start(self.routes.renew(topic))
             renewal.add_done_callback(lambda _: self._renewals.pop(topic, None))
         return renewal
 
@@ -406,10 +405,6 @@ def _is_unsent(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(
         error, ConnectionClosed | TimeoutError | BrokerUnknown
     )
-
-
-def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return asyncio.get_running_loop().create_task(work)
 
 
 def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: PreparedSend) -> None:

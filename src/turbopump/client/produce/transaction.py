@@ -28,6 +28,7 @@ from turbopump.protocol.ids import parse_offset_id
 from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
 from turbopump.remoting.connection import Connection
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ class CheckResponder:
     decompresses: bool = True
     on_answered: Callable[[MessageExt, CheckTransactionStateRequest, str, Decision], None] | None = None
     """Called after each answer, with the address of the broker that got it."""
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log))
     _turns: asyncio.Semaphore | None = None
 
     def answer(self, question: CheckRequest) -> None:
@@ -255,9 +256,7 @@ class CheckResponder:
                 len(self._tasks),
             )
         else:
-            task = asyncio.get_running_loop().create_task(self._answer(question, self.check))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._answer(question, self.check), name="answer a transaction check")
 
     async def _answer(self, question: CheckRequest, check: Check) -> None:
         self._turns = self._turns or asyncio.Semaphore(self.max_concurrent)
@@ -279,10 +278,7 @@ class CheckResponder:
 
     async def close(self) -> None:
         """Drops the checks that run: brokers ask other producers of the group."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def group_of(half: Record) -> str:

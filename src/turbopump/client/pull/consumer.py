@@ -1,7 +1,8 @@
-"""The pull consumer: messages when the program asks for them, from queues that the group divides among its
-members or that the program names itself; and single pulls from anywhere.
+"""The pull consumer: gives out messages when the program asks for them.
 
-Here is what users call; the work behind it is in `pull_member.py`. What is never here: listeners and threads.
+It reads queues that the group divides among its members, or queues that the program names; and it makes
+single pulls from any queue. This is what users call; `member.py` does the work. What is never here: listeners
+and threads.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import FileAccess, SystemFiles
 from turbopump.client.group.listeners import QueuesListener
 from turbopump.client.group.rebalancer import readable_queues
-from turbopump.client.group.send_back import SendBack
-from turbopump.client.group.subscription import ALL, Subscription, choice
+from turbopump.client.group.send_back import send_back_for
+from turbopump.client.group.subscription import ALL, Subscription, parse_expression
 from turbopump.client.instance import ClientInstance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
@@ -26,11 +27,9 @@ from turbopump.client.observe.telemetry import receive_hooks
 from turbopump.client.observe.trace_hooks import ConsumeTraceHook
 from turbopump.client.observe.trace_sender import TraceSender
 from turbopump.client.options import PullOptions
-from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.member import PullMember, Scheduled
 from turbopump.client.pull.puller import PullStatus
 from turbopump.client.queue_names import QueueNames
-from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.times import Time, past_ms
 from turbopump.client.world import World
@@ -40,14 +39,14 @@ __all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The answer to one pull."""
+    """The result of one pull."""
 
     status: PullStatus
     messages: list[MessageExt]
     next_offset: int
     """Where the next pull begins."""
     min_offset: int
-    """The queue's first message that is still there."""
+    """The offset of the first message that the queue still has."""
     max_offset: int
     """The offset that the queue's next message will have."""
 
@@ -73,16 +72,17 @@ class PullConsumer:
     Commits: with `auto_commit` (the default), what a call of `poll` or a step of the iteration gave out
     counts as done when the *next* call begins, and is committed within `auto_commit_interval`. Leaving the
     `async with` block normally commits the rest too; leaving it by an exception does not commit what the last
-    call gave out, so it comes again. A group that never committed begins as `consume_from_where` says.
+    call gave out, so it is delivered again. A group that never committed begins where `consume_from_where`
+    says.
 
     With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
-    `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
-    program's matter. `filters` are functions that say of a message whether it is wanted, on the event loop;
-    one that is not counts as consumed.
+    `hooks` are called when messages are given out, `before` and `after` at once, because only the program
+    knows what becomes of the messages. `filters` are functions, called on the event loop, that return whether
+    a message is wanted; an unwanted one counts as consumed.
 
-    One task reads at a time: two that poll in turns would count each other's messages as done.
+    Only one task may read: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
     All other keyword arguments are the settings of docs/settings.md.
@@ -106,7 +106,7 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
         self._hooks = (*hooks, *receive_hooks(self.settings.telemetry))
-        self._tracing: TraceSender | None = None
+        self._trace_sender: TraceSender | None = None
         self._world = world or World()
         self._member = PullMember(
             group, self.settings, self._world.clock, disk or SystemFiles(), tuple(filters)
@@ -117,10 +117,10 @@ class PullConsumer:
         for topic, expression in wanted.items():
             self._member.note(self._subscription(topic, expression, None))
 
-    # Life
+    # Start and close
 
     async def start(self) -> None:
-        """Returns when the brokers know us and the queues that are ours are being read. `async with` does it.
+        """Joins the group and starts reading; returns when the brokers know it. `async with` calls it.
 
         Raises NoNameServer when none can be reached.
         """
@@ -138,28 +138,28 @@ class PullConsumer:
         )
         try:
             if self.settings.enable_trace:
-                self._tracing = TraceSender(instance, self.settings, self.group, "CONSUME")
-                await self._tracing.start()
-                self._hooks = (*self._hooks, ConsumeTraceHook(self._tracing))
+                self._trace_sender = TraceSender(instance, self.settings, self.group, "CONSUME")
+                await self._trace_sender.start()
+                self._hooks = (*self._hooks, ConsumeTraceHook(self._trace_sender))
             await self._member.start(instance)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Commits what was given out (with `auto_commit`), leaves the group and closes. Again: nothing.
+        """Commits what was given out (with `auto_commit`), leaves the group and closes. May be called again.
 
-        An iteration that runs elsewhere ends; a `poll` that waits raises NotRunning.
+        An iteration in another task ends; a `poll` that waits raises NotRunning.
         """
-        self._member.shelves.settle()
+        self._member.buffers.settle()
         await self._close()
 
     async def _close(self) -> None:
         self._is_closed = True
         self._member.arrived.set()
         await self._member.stop()
-        if self._tracing is not None:
-            await self._tracing.close()
+        if self._trace_sender is not None:
+            await self._trace_sender.close()
         if self._instance is not None:
             await instances().give_back(self._instance)
 
@@ -169,7 +169,7 @@ class PullConsumer:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._member.shelves.settle()
+            self._member.buffers.settle()
         await self._close()
 
     @property
@@ -181,12 +181,12 @@ class PullConsumer:
     async def subscribe(
         self, topic: str, tags: str = ALL, *, sql: str | None = None, module: str | None = None
     ) -> None:
-        """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
+        """Reads this topic as a member of the group; a topic that is subscribed already gets the new tags.
 
-        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. `module`
-        names a filter module of a Turbopump broker. Before the start or after it; then it returns when the
-        brokers know and our queues are being read. Raises InvalidArgument after `assign`: a consumer does one
-        or the other.
+        `sql` instead of tags chooses by properties, at brokers with SQL92; others refuse it. `module` names a
+        filter module of a Turbopump broker. May be called before the start and after it; then it returns when
+        the brokers know and this consumer's queues are being read. Raises InvalidArgument after `assign`: a
+        consumer uses one or the other.
 
             await consumer.subscribe("OrderTopic", "paid || refunded")
             await consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
@@ -194,7 +194,7 @@ class PullConsumer:
         await self._member.subscribe(self._subscription(topic, tags, sql, module))
 
     async def unsubscribe(self, topic: str) -> None:
-        """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
+        """Stops reading the topic; fetched messages that were not given out yet are dropped."""
         await self._member.unsubscribe(self._names.topic(topic))
 
     async def assign(
@@ -205,23 +205,25 @@ class PullConsumer:
         sql: str | None = None,
         module: str | None = None,
     ) -> None:
-        """Reads exactly these queues from now on, whatever other members of the group do.
+        """Reads exactly these queues from now on, independent of other members of the group.
 
-        Queues that were assigned before and still are go on where they were. Each new one begins where the
-        group committed, or as `consume_from_where` says; `seek` moves it. Raises InvalidArgument after
+        Queues that were assigned before and still are continue at their position. Each new one begins where
+        the group committed, or where `consume_from_where` says; `seek` moves it. Raises InvalidArgument after
         `subscribe`, and for no queue at all.
 
             await consumer.assign(await consumer.queues("OrderTopic"))
         """
         wanted = tuple(sorted({self._names.on_wire(queue) for queue in queues}))
         if not wanted:
-            raise InvalidArgument("assign needs at least one queue; `unsubscribe(topic)` reads no more")
+            raise InvalidArgument(
+                "assign needs at least one queue, got none: to stop reading call `unsubscribe(topic)`"
+            )
         topics = {queue.topic: self._subscription(queue.topic, tags, sql, module) for queue in wanted}
         await self._member.assign(wanted, topics)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that this consumer reads now, in order."""
-        return self._names.all_shown(self._member.shelves.queues)
+        """Returns the queues that this consumer reads now, in order."""
+        return self._names.all_shown(self._member.buffers.queues)
 
     @property
     def _names(self) -> QueueNames:
@@ -231,23 +233,23 @@ class PullConsumer:
         self, topic: str, tags: str, sql: str | None = None, module: str | None = None
     ) -> Subscription:
         rules.check_topic(topic)
-        expression, kind = choice(tags, sql, module)
+        expression, kind = parse_expression(tags, sql, module)
         return Subscription(self._names.topic(topic), expression, self._world.clock.now_ms(), kind)
 
     # Reading
 
     async def poll(self, timeout: float | None = None) -> list[MessageExt]:
-        """Messages of one queue, at most `pull_batch_size`, waiting for them up to `timeout` seconds
-        (`poll_timeout`, when not given). Empty: nothing came.
+        """Returns messages of one queue, at most `pull_batch_size`; an empty list when none came in time.
 
-        What earlier calls gave out counts as done now (see the class about commits). Queues take turns.
+        Waits up to `timeout` seconds (`poll_timeout`, when not given). What earlier calls gave out counts as
+        done now (see the class about commits). Queues take turns.
 
             for message in await consumer.poll(timeout=1):
                 print(message.text)
         """
         wait_s = self.settings.poll_timeout if timeout is None else rules.check_seconds(timeout)
         if wait_s < 0:
-            raise InvalidArgument(f"poll waits 0 seconds or more, not {wait_s}")
+            raise InvalidArgument(f"timeout must be at least 0, got {wait_s}")
         self._running()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -259,37 +261,37 @@ class PullConsumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """The next message, waiting for it as long as it takes; the end when the consumer is closed."""
+        """Returns the next message, however long that takes; ends when the consumer is closed."""
         self._running()
         try:
             return (await self._next(1))[0]
         except NotRunning:
             raise StopAsyncIteration from None
 
-    async def _next(self, most: int) -> list[MessageExt]:
-        self._member.shelves.settle()
-        while not (given := self._give(most)):
+    async def _next(self, max_count: int) -> list[MessageExt]:
+        self._member.buffers.settle()
+        while not (given := self._give(max_count)):
             self._member.arrived.clear()
             await self._member.arrived.wait()
             self._running()
         return given
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Messages of the last call that were not used after all: they come again, and those behind them."""
+        """Returns unused messages of the last call: they, and all behind them, are delivered again."""
         first = {(one.record.topic, one.queue.broker, one.queue.id): one.offset for one in reversed(messages)}
         for place, offset in first.items():
             self._member.move(MessageQueue(*place), offset)
 
-    def _give(self, most: int) -> list[MessageExt]:
-        given = self._member.shelves.take(most)
+    def _give(self, max_count: int) -> list[MessageExt]:
+        given = self._member.buffers.take(max_count)
         if given:
-            self._member.room.set()
+            self._member.capacity_freed.set()
             if self._hooks:
                 self._run_hooks(given)
         return given
 
     def _run_hooks(self, given: list[MessageExt]) -> None:
-        """As Apache's: with success, for what becomes of the messages is the program's matter."""
+        """Runs the hooks with success, as Apache's client does: only the program knows the outcome."""
         namespace = self._names.namespace
         context = ConsumeContext(self._member.group, tuple(given), given[0].queue, namespace=namespace)
         run_before(self._hooks, context)
@@ -297,45 +299,45 @@ class PullConsumer:
         run_after(self._hooks, context)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Gives out nothing of these queues (of all that are ours) until `resume`; they stay ours."""
-        for shelf in self._member.those(queues):
-            self._member.shelves.pause(shelf, True)
+        """Stops giving out messages of these queues (default: all) until `resume`; the queues are kept."""
+        for buffer in self._member.buffers_of(queues):
+            self._member.buffers.pause(buffer, True)
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on with these queues, or with all."""
-        for shelf in self._member.those(queues):
-            self._member.shelves.pause(shelf, False)
-        self._member.room.set()
+        """Resumes these queues (default: all)."""
+        for buffer in self._member.buffers_of(queues):
+            self._member.buffers.pause(buffer, False)
+        self._member.capacity_freed.set()
         self._member.arrived.set()
 
     # Positions
 
     def position(self, queue: MessageQueue) -> int:
-        """The offset of the next message that will be given out of this queue."""
-        return self._member.shelf(queue).position
+        """Returns the offset of the next message that will be given out of this queue."""
+        return self._member.buffer(queue).position
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at this offset of the queue, which must be ours. What is held of it is forgotten.
+        """Continues at this offset of an assigned queue; its fetched messages are dropped.
 
         Raises InvalidArgument for an offset that the queue does not have; its end is allowed.
         """
         self._running()
-        self._member.shelf(queue)
+        self._member.buffer(queue)
         low, high = await self.min_offset(queue), await self.max_offset(queue)
         if not low <= offset <= high:
-            raise InvalidArgument(f"{queue} has offsets {low} to {high}, not {offset}")
+            raise InvalidArgument(f"offset must be between {low} and {high} for {queue}, got {offset}")
         self._member.move(self._names.on_wire(queue), offset)
 
     async def seek_to_begin(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on at the first message that is there, in these queues or all that are ours."""
+        """Continues at the first message of these queues (default: all that are assigned)."""
         await self._seek_each(queues, self.min_offset)
 
     async def seek_to_end(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on behind the last message, in these queues or all that are ours."""
+        """Continues behind the last message of these queues (default: all that are assigned)."""
         await self._seek_each(queues, self.max_offset)
 
     async def seek_to_time(self, when: Time, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Goes on at the first message stored at that time or later, in these queues or all that are ours.
+        """Continues at the first message stored at that time or later, in these queues (default: all).
 
         `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970, ISO
         text with a zone, or an age such as `10m`.
@@ -350,7 +352,7 @@ class PullConsumer:
         self, queues: Iterable[MessageQueue] | None, where: Callable[[MessageQueue], Awaitable[int]]
     ) -> None:
         self._running()
-        wanted = [shelf.queue for shelf in self._member.those(queues)]
+        wanted = [buffer.queue for buffer in self._member.buffers_of(queues)]
         offsets = await asyncio.gather(*(where(queue) for queue in wanted))
         for queue, offset in zip(wanted, offsets, strict=True):
             self._member.move(queue, offset)
@@ -358,28 +360,28 @@ class PullConsumer:
     # Commits
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Tells the brokers how far the group is; returns when they have it. Raises Refused or OSError.
+        """Commits offsets to the brokers and returns when they have them. Raises Refused or OSError.
 
-        Without offsets: everything that was given out so far, in all queues that are ours. An offset is that
-        of the next message to read, for any queue.
+        Without offsets: everything that was given out so far, in all assigned queues. An offset is that of
+        the next message to read; the queue may be any.
 
             await consumer.commit()
             await consumer.commit({message.queue: message.offset + 1})
         """
         self._running()
         if offsets is None:
-            self._member.shelves.settle()
-            offsets = {shelf.queue: shelf.done for shelf in self._member.shelves}
+            self._member.buffers.settle()
+            offsets = {buffer.queue: buffer.done for buffer in self._member.buffers}
         for queue, offset in offsets.items():
             if offset < 0:
-                raise InvalidArgument(f"an offset is 0 or more: {queue} cannot be committed at {offset}")
+                raise InvalidArgument(f"an offset must be at least 0, got {offset} for {queue}")
         commit, on_wire = self._member.offsets.commit, self._names.on_wire
         await asyncio.gather(*(commit(on_wire(queue), offset) for queue, offset in offsets.items()))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on in this queue, as its broker knows.
+        """Returns the offset that the group committed in this queue.
 
-        Of a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
+        For a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
         """
         self._running()
         return await self._member.offsets.query(self._names.on_wire(queue))
@@ -387,7 +389,7 @@ class PullConsumer:
     # Queues and single pulls
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of the topic that can be read. Raises TopicNotFound."""
+        """Returns all readable queues of the topic. Raises TopicNotFound."""
         rules.check_topic(topic)
         found = await readable_queues(self._running(), self._names.topic(topic))
         return self._names.all_shown(found)
@@ -403,10 +405,10 @@ class PullConsumer:
         sql: str | None = None,
         module: str | None = None,
     ) -> Pulled:
-        """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
+        """Makes one pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
-        When there are none, the broker waits for one up to `wait` seconds. Nothing is remembered and nothing
-        committed: `commit({queue: result.next_offset})` does. Raises Refused or OSError.
+        When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
+        commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
 
             offset = await consumer.committed(queue) or 0
             result = await consumer.pull(queue, offset, 32, "paid", wait=20)
@@ -414,7 +416,7 @@ class PullConsumer:
         """
         self._running()
         if offset < 0 or (n is not None and n <= 0):
-            raise InvalidArgument(f"a pull begins at 0 or later and asks for 1 or more, not {offset} and {n}")
+            raise InvalidArgument(f"offset must be at least 0 and n at least 1, got {offset} and {n}")
         settings = self.settings
         patience_s = settings.consumer_pull_timeout
         if wait > 0:
@@ -434,63 +436,54 @@ class PullConsumer:
         return Pulled(result.status, messages, result.next_offset, result.min_offset, result.max_offset)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Returns the offset of the first message that the queue still has."""
         self._running()
         return await self._member.puller.min_offset(self._names.on_wire(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message will have."""
+        """Returns the offset that the queue's next message will have."""
         self._running()
         return await self._member.puller.max_offset(self._names.on_wire(queue))
 
     async def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """The offset of the first message stored at that time or later."""
+        """Returns the offset of the first message stored at that time or later."""
         self._running()
         return await self._member.puller.offset_at(
             self._names.on_wire(queue), past_ms(when, self._world.clock.now_ms())
         )
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
-        """The message is to come again later: its broker keeps a copy for the group, with a delay that grows
-        each time, and after `max_reconsume_times` in the group's dead-letter topic.
+        """Sends a message back to its broker, to be delivered to the group again later.
+
+        The delay grows each time; after `max_reconsume_times` the message goes to the group's dead-letter
+        topic.
 
         `delay_level`: 1 to 18 chooses the delay, 0 leaves it to the broker, -1 means dead letter at once.
         Copies come through the topic `%RETRY%<group>`: subscribe to it too, if this consumer is to read them.
-        Raises ConnectionError when nobody would take it.
+        Raises ConnectionError when no broker accepted it.
         """
-        instance = self._running()
-        world = self._world
-        choice = RoundRobin(world.chance)
-        sender = Sender(
-            instance.client,
-            instance.routes,
-            world.clock,
-            instance.unique_ids,
-            choice,
-            chance=world.chance,
-        )
-        back = SendBack(sender, self._member.group, self.settings.max_reconsume_times)
+        back = send_back_for(self._running(), self._member.group, self.settings.max_reconsume_times)
         if not await back.send(replace(message, queue=self._names.on_wire(message.queue)), delay_level):
             raise ConnectionError(f"message {message.message_id} could not be sent back now; try again later")
 
-    # Being called
+    # Callbacks
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the topic has other queues than before, or other ones of them are ours.
+        """Calls back when the queues of the topic change, or which of them this consumer reads.
 
-        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
-        `def` (it runs in a thread) or `async def`. Looks every `topic_metadata_check_interval`, and whenever
-        the group divides its queues anew.
+        `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
+        (it runs in a thread) or `async def`. Checks every `topic_metadata_check_interval`, and at each
+        rebalance of the group.
         """
         rules.check_topic(topic)
         self._member.listeners.add(self._names.topic(topic), callback)
 
     async def schedule(self, topic: str, callback: Scheduled) -> None:
-        """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.
+        """Calls back repeatedly for each assigned queue of the topic, one call at a time for each.
 
-        `callback` gets the queue and says after how many seconds it wants to be called again; None is 0.2. It
-        pulls and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next
-        call comes in a second. As `subscribe`, this makes us a member of the group; `unsubscribe` ends it.
+        `callback` gets the queue and returns after how many seconds to call it again; None is 0.2. It pulls
+        and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next call
+        comes in a second. Like `subscribe`, this joins the group; `unsubscribe` ends it.
 
             async def look(queue):
                 result = await consumer.pull(queue, await consumer.committed(queue) or 0)
@@ -517,6 +510,6 @@ def _list(topics: Sequence[str]) -> Sequence[str]:
 def _check_waits(settings: PullSettings) -> None:
     if settings.consumer_timeout_when_suspend < settings.broker_suspend_max_time:
         raise InvalidArgument(
-            f"consumer_timeout_when_suspend ({settings.consumer_timeout_when_suspend}) must not be shorter "
-            f"than broker_suspend_max_time ({settings.broker_suspend_max_time})"
+            "consumer_timeout_when_suspend must be at least broker_suspend_max_time, got "
+            f"{settings.consumer_timeout_when_suspend} and {settings.broker_suspend_max_time}"
         )

@@ -1,4 +1,4 @@
-"""Filling shelves: a pull loop for each queue of a pull consumer, while there is room for its messages."""
+"""Prefetching: a pull loop for each queue of a pull consumer, which fills its buffer up to the limits."""
 
 import asyncio
 import contextlib
@@ -20,56 +20,60 @@ from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-ROOM_S = 1.0  # a loop without room looks again after that, whatever it missed
+CAPACITY_CHECK_S = 1.0  # a loop whose buffer is full checks again after that, even without an event
 FLOW_CONTROL_S = 0.02
-EMPTY_S = 0.1  # after an empty answer that came at once: a broker that holds no pulls must not be hammered
+EMPTY_S = 0.1  # pause after an empty answer that came at once, for a broker that does not hold pulls
 
 
 @dataclass
 class Prefetcher:
+    """Fetches the messages of all queues of a pull consumer ahead of its polls."""
+
     puller: Puller
     names: QueueNames
-    shelves: PrefetchBuffers
+    buffers: PrefetchBuffers
     settings: PullSettings
     clock: Clock
     move: Callable[[MessageQueue, int], None]
-    """The broker says that the group goes on elsewhere in this queue."""
+    """Called when the broker says that the group continues at another offset of a queue."""
     arrived: asyncio.Event
     """Set when messages have come."""
-    room: asyncio.Event
-    """Set by others when messages have gone, or a queue may be read again."""
+    capacity_freed: asyncio.Event
+    """Set by others when messages were given out, or a queue may be read again."""
     filters: Sequence[Filter] = ()
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
-    async def fill(self, shelf: PrefetchBuffer, subscription: Subscription) -> None:
-        """Until cancelled, or the shelf is dropped."""
-        while not shelf.dropped:
-            if shelf.paused or self.shelves.is_full(shelf):
-                await self._wait_for_room()
+    async def fill(self, buffer: PrefetchBuffer, subscription: Subscription) -> None:
+        """Pulls until cancelled, or until the buffer is dropped."""
+        while not buffer.dropped:
+            # A full or paused buffer waits; the shared event wakes all loops, and each checks its own.
+            if buffer.paused or self.buffers.is_full(buffer):
+                await self._wait_for_capacity()
                 continue
             try:
-                result, took_s = await self._pull(shelf, subscription)
+                result, took_s = await self._pull(buffer, subscription)
             except FlowControl:
                 await self.clock.sleep(FLOW_CONTROL_S)
             except FAILURES as error:
-                at = shelf.queue
-                self._failures.log((at.topic, at.broker), "Pulling %s failed, trying again: %s", at, error)
-                self.puller.routes.doubt(shelf.queue.topic)
+                at = buffer.queue
+                self._failures.log((at.topic, at.broker), "Pull from %s failed, retrying: %s", at, error)
+                self.puller.routes.doubt(buffer.queue.topic)
                 await self.clock.sleep(self.settings.pull_time_delay_when_exception)
             else:
                 if result.status is PullStatus.OFFSET_ILLEGAL:
-                    self._go_on_elsewhere(shelf, result.next_offset)
+                    self._move_to(buffer, result.next_offset)
                     return
-                if not self._take_in(shelf, subscription, result) and took_s < EMPTY_S:
+                # A broker that answers "nothing" at once would be asked in a tight loop: pause.
+                if not self._store(buffer, subscription, result) and took_s < EMPTY_S:
                     await self.clock.sleep(EMPTY_S)
 
-    async def _pull(self, shelf: PrefetchBuffer, subscription: Subscription) -> tuple[PullResult, float]:
+    async def _pull(self, buffer: PrefetchBuffer, subscription: Subscription) -> tuple[PullResult, float]:
         settings = self.settings
         began_s = self.clock.monotonic()
-        shelf.last_pull_ms = self.clock.now_ms()
+        buffer.last_pull_ms = self.clock.now_ms()
         result = await self.puller.pull(
-            shelf.queue,
-            shelf.next_offset,
+            buffer.queue,
+            buffer.next_offset,
             subscription.expression,
             settings.pull_batch_size,
             settings.broker_suspend_max_time,
@@ -79,24 +83,24 @@ class Prefetcher:
         )
         return result, self.clock.monotonic() - began_s
 
-    def _take_in(self, shelf: PrefetchBuffer, subscription: Subscription, result: PullResult) -> bool:
-        """False: the answer brought nothing and led nowhere."""
-        before = shelf.next_offset
-        messages = result.messages(self.names.shown(shelf.queue), subscription, self.names.namespace)
+    def _store(self, buffer: PrefetchBuffer, subscription: Subscription, result: PullResult) -> bool:
+        """Puts the messages of an answer into the buffer; False: the answer had none and moved no offset."""
+        before = buffer.next_offset
+        messages = result.messages(self.names.shown(buffer.queue), subscription, self.names.namespace)
         if self.filters:
             messages = let_through(self.filters, messages)
-        self.shelves.put(shelf, messages, result.next_offset)
+        self.buffers.put(buffer, messages, result.next_offset)
         if messages:
             self.arrived.set()
         return bool(messages) or result.next_offset != before
 
-    def _go_on_elsewhere(self, shelf: PrefetchBuffer, offset: int) -> None:
-        """The offset is not there (any more), or a tool has moved the group: what is held counts no more."""
-        log.warning("%s has no offset %d: going on at %d", shelf.queue, shelf.next_offset, offset)
-        self.move(shelf.queue, offset)
+    def _move_to(self, buffer: PrefetchBuffer, offset: int) -> None:
+        """Continues at another offset: the old one does not exist (any more), or a tool moved the group."""
+        log.warning("%s has no offset %d: continuing at %d", buffer.queue, buffer.next_offset, offset)
+        self.move(buffer.queue, offset)
 
-    async def _wait_for_room(self) -> None:
-        self.room.clear()
+    async def _wait_for_capacity(self) -> None:
+        self.capacity_freed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ROOM_S):
-                await self.room.wait()
+            async with asyncio.timeout(CAPACITY_CHECK_S):
+                await self.capacity_freed.wait()

@@ -1,8 +1,7 @@
-"""What a pull consumer holds: messages of each queue from the pull that brought them until they are given
-out, and which of them it may commit. No socket here.
+"""The messages that a pull consumer has fetched and not given out yet, and the offsets it may commit.
 
-Messages of one call are the user's until the next call: only then they count as done. So a crash in between
-repeats them and loses none.
+Messages given out by one call count as done when the next call begins: a crash in between repeats them and
+loses none. No socket here.
 """
 
 from collections import deque
@@ -16,42 +15,45 @@ MIB = 1 << 20
 
 
 class PrefetchBuffer:
-    """Of one queue."""
+    """The fetched messages of one queue."""
 
     def __init__(self, queue: MessageQueue, start: int) -> None:
         self.queue = queue
         self.next_offset = start
         """Where the next pull begins."""
         self.dropped = False
-        """The queue is not ours any more, or another shelf has its messages."""
+        """The queue was given up, or another buffer has its messages."""
         self.paused = False
         self.last_pull_ms = 0
         self.last_poll_ms = 0
         self._messages: deque[MessageExt] = deque()
         self._bytes = 0
-        self._in_hand: int | None = None  # the first offset that the current call gave out
+        self._given_out: int | None = None  # the first offset that the current call gave out
 
     def put(self, messages: Sequence[MessageExt], next_offset: int) -> None:
+        """Adds the messages of one pull; the next pull begins at `next_offset`."""
         self._messages.extend(messages)
         self._bytes += sum(len(message.record.body) for message in messages)
         self.next_offset = next_offset
 
-    def take(self, most: int) -> list[MessageExt]:
-        given = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
-        if given and self._in_hand is None:
-            self._in_hand = given[0].offset
+    def take(self, max_count: int) -> list[MessageExt]:
+        """Removes and returns the oldest messages: they count as given out until `settle`."""
+        given = [self._messages.popleft() for _ in range(min(max_count, len(self._messages)))]
+        # Several takes may belong to one call: the first offset of the call holds back the commit.
+        if given and self._given_out is None:
+            self._given_out = given[0].offset
         self._bytes -= sum(len(message.record.body) for message in given)
         return given
 
     def settle(self) -> None:
-        """What was given out is done."""
-        self._in_hand = None
+        """Marks what was given out as done."""
+        self._given_out = None
 
     def emptied(self) -> "PrefetchBuffer":
-        """The same without the messages that were not given out yet: they are to be pulled again."""
+        """Returns a buffer without the messages that were not given out yet: they are to be pulled again."""
         anew = PrefetchBuffer(self.queue, self.position)
         anew.paused = self.paused
-        anew._in_hand = self._in_hand
+        anew._given_out = self._given_out
         return anew
 
     @property
@@ -62,7 +64,7 @@ class PrefetchBuffer:
     @property
     def done(self) -> int:
         """The first offset that is not done."""
-        return self.position if self._in_hand is None else self._in_hand
+        return self.position if self._given_out is None else self._given_out
 
     @property
     def is_ready(self) -> bool:
@@ -75,7 +77,7 @@ class PrefetchBuffer:
         return bool(count and limits.span) and self._messages[-1].offset - self.position > (limits.span or 0)
 
     def to_wire(self) -> bodies.ProcessQueueInfo:
-        """As tools want to see it."""
+        """Returns the state of the queue for tools, with Apache's field names."""
         return bodies.ProcessQueueInfo(
             commitOffset=self.done,
             cachedMsgCount=len(self._messages),
@@ -92,94 +94,95 @@ class PrefetchBuffer:
 
 
 class PrefetchBuffers:
-    """Of all queues that are ours. Each gives some of its messages, then it is the next one's turn."""
+    """The buffers of all assigned queues, which take turns: each gives some of its messages."""
 
-    def __init__(self, limits: CacheLimits, most_of_all: int, turn: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, limits: CacheLimits, max_total: int, per_turn: int, now_ms: Callable[[], int]) -> None:
         self._limits = limits
         self._now_ms = now_ms
-        self._most_of_all = most_of_all
-        self._turn = turn
-        self._left_of_turn = turn
-        self._shelves: dict[MessageQueue, PrefetchBuffer] = {}
+        self._max_total = max_total
+        self._per_turn = per_turn
+        self._left_of_turn = per_turn
+        self._buffers: dict[MessageQueue, PrefetchBuffer] = {}
         self._ready: deque[PrefetchBuffer] = deque()
-        self._in_hand: set[PrefetchBuffer] = set()
+        self._given_out: set[PrefetchBuffer] = set()
         self._count = 0
 
-    def add(self, shelf: PrefetchBuffer) -> None:
-        """Instead of the one that the queue had, if any."""
-        self.remove(shelf.queue)
-        self._shelves[shelf.queue] = shelf
-        if shelf.done != shelf.position:
-            self._in_hand.add(shelf)
+    def add(self, buffer: PrefetchBuffer) -> None:
+        """Adds a buffer, in place of the queue's old one if there is one."""
+        self.remove(buffer.queue)
+        self._buffers[buffer.queue] = buffer
+        if buffer.done != buffer.position:
+            self._given_out.add(buffer)
 
     def remove(self, queue: MessageQueue) -> PrefetchBuffer | None:
-        shelf = self._shelves.pop(queue, None)
-        if shelf is not None:
-            shelf.dropped = True
-            self._count -= len(shelf)
-            self._in_hand.discard(shelf)
-            self._look(shelf)
-        return shelf
+        buffer = self._buffers.pop(queue, None)
+        if buffer is not None:
+            buffer.dropped = True
+            self._count -= len(buffer)
+            self._given_out.discard(buffer)
+            self._update_ready(buffer)
+        return buffer
 
-    def put(self, shelf: PrefetchBuffer, messages: Sequence[MessageExt], next_offset: int) -> None:
-        shelf.put(messages, next_offset)
+    def put(self, buffer: PrefetchBuffer, messages: Sequence[MessageExt], next_offset: int) -> None:
+        buffer.put(messages, next_offset)
         self._count += len(messages)
-        self._look(shelf)
+        self._update_ready(buffer)
 
-    def take(self, most: int) -> list[MessageExt]:
-        """Of one queue; empty: nothing is there now."""
+    def take(self, max_count: int) -> list[MessageExt]:
+        """Removes and returns messages of the queue whose turn it is; empty: no queue has any."""
         if not self._ready:
             return []
-        shelf = self._ready[0]
-        given = shelf.take(min(most, self._left_of_turn))
-        shelf.last_poll_ms = self._now_ms()
+        buffer = self._ready[0]
+        given = buffer.take(min(max_count, self._left_of_turn))
+        buffer.last_poll_ms = self._now_ms()
         self._count -= len(given)
-        self._in_hand.add(shelf)
+        self._given_out.add(buffer)
         self._left_of_turn -= len(given)
-        if not shelf.is_ready or self._left_of_turn <= 0:
+        # Its turn is over: to the back of the line, if it still has messages.
+        if not buffer.is_ready or self._left_of_turn <= 0:
             self._ready.popleft()
-            self._left_of_turn = self._turn
-            self._look(shelf)
+            self._left_of_turn = self._per_turn
+            self._update_ready(buffer)
         return given
 
     def settle(self) -> None:
-        """A new call begins: what earlier ones gave out is done."""
-        for shelf in self._in_hand:
-            shelf.settle()
-        self._in_hand.clear()
+        """Marks as done what earlier calls gave out, because a new call begins."""
+        for buffer in self._given_out:
+            buffer.settle()
+        self._given_out.clear()
 
-    def pause(self, shelf: PrefetchBuffer, paused: bool) -> None:
-        shelf.paused = paused
-        self._look(shelf)
+    def pause(self, buffer: PrefetchBuffer, paused: bool) -> None:
+        buffer.paused = paused
+        self._update_ready(buffer)
 
-    def is_full(self, shelf: PrefetchBuffer) -> bool:
-        return self._count >= self._most_of_all or shelf.is_full(self._limits)
+    def is_full(self, buffer: PrefetchBuffer) -> bool:
+        return self._count >= self._max_total or buffer.is_full(self._limits)
 
     def find(self, queue: MessageQueue) -> PrefetchBuffer | None:
-        return self._shelves.get(queue)
+        return self._buffers.get(queue)
 
     def __iter__(self) -> Iterator[PrefetchBuffer]:
-        return iter(tuple(self._shelves.values()))
+        return iter(tuple(self._buffers.values()))
 
     def __len__(self) -> int:
-        return len(self._shelves)
+        return len(self._buffers)
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        return tuple(sorted(self._shelves))
+        return tuple(sorted(self._buffers))
 
     @property
     def count(self) -> int:
-        """Messages that are held."""
+        """How many messages are held."""
         return self._count
 
-    def _look(self, shelf: PrefetchBuffer) -> None:
-        """Is it among those whose turn comes?"""
-        is_waiting = shelf in self._ready
-        belongs = shelf.is_ready and self._shelves.get(shelf.queue) is shelf
+    def _update_ready(self, buffer: PrefetchBuffer) -> None:
+        """Puts the buffer into the line of those with messages, or takes it out."""
+        is_waiting = buffer in self._ready
+        belongs = buffer.is_ready and self._buffers.get(buffer.queue) is buffer
         if belongs and not is_waiting:
-            self._ready.append(shelf)
+            self._ready.append(buffer)
         elif is_waiting and not belongs:
-            if self._ready[0] is shelf:
-                self._left_of_turn = self._turn
-            self._ready.remove(shelf)
+            if self._ready[0] is buffer:
+                self._left_of_turn = self._per_turn
+            self._ready.remove(buffer)

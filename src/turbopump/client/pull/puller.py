@@ -1,8 +1,8 @@
-"""Pulling: records of one queue from an offset on, held at the broker until there are some; a queue's ends.
+"""Pulls records of one queue from an offset on, and asks for the ends of a queue.
 
-Nothing here remembers a position: offsets come in with the call and go out with the result. What is
-remembered is which of a broker's servers to read: each answer suggests one for the next pull, a slave when
-the consumer is far behind. One that is not there is passed over for a while (`routes.py`).
+Keeps no position: offsets come in with the call and go out with the result. Only the server to read next is
+kept: each answer suggests one of a broker's servers, a slave when the consumer is far behind. A server that
+cannot be reached is avoided for a while (`routes.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,11 +34,13 @@ from turbopump.protocol.names import TAG
 from turbopump.protocol.record import Record, decode_all
 
 CALL_TIMEOUT_S = 5.0
-LATE_S = 15.0  # Apache looks every five seconds whose time is up, and later when it has much to do
+ANSWER_GRACE_S = 15.0  # Apache's broker checks held pulls every five seconds, and later under load
 BATCH = 32
 
 
 class PullStatus(Enum):
+    """The four answers of a broker to a pull."""
+
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
     NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -50,6 +52,8 @@ STATUSES = {int(status.value): status for status in PullStatus}
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
+    """The decoded answer to one pull."""
+
     status: PullStatus
     next_offset: int
     min_offset: int
@@ -63,17 +67,17 @@ class PullResult:
         namespace: str = "",
         decompresses: bool = True,
     ) -> list[MessageExt]:
-        """Those that are wanted: the broker compared hashes of tags, here it is their text."""
+        """Returns the wanted messages: the broker compared hashes of tags, this compares their text."""
         ends = (self.min_offset, self.max_offset)
         records: Iterable[Record] = self.records
-        if subscription.tags:  # finding the tag costs as much as all the rest here
+        if subscription.tags:  # finding the tag costs as much as everything else here
             records = [one for one in records if subscription.wants(one.tags)]
         return [MessageExt(one, queue, ends, 0, namespace, decompresses) for one in records]
 
 
 @dataclass(frozen=True, slots=True)
 class PulledBytes:
-    """An answer as it came: its records lie back to back in `body`."""
+    """An answer that is not decoded: its records lie back to back in `body`."""
 
     status: PullStatus
     next_offset: int
@@ -81,7 +85,7 @@ class PulledBytes:
     max_offset: int
     body: bytes | memoryview
     delta: int
-    """What the records' offsets lack to be the queue's: not 0 with static topics only."""
+    """Added to the records' offsets it gives the queue's; not 0 only with static topics."""
 
 
 @dataclass
@@ -99,9 +103,9 @@ class Puller:
     routes: RouteCache
     group: str = "TOOLS_CONSUMER"
     lite: bool = False
-    """Ask brokers that know them for lite pulls, which have limits of their own there."""
+    """Use lite pulls at brokers that support them; they have limits of their own there."""
     versions: Mapping[str, int] = field(default_factory=dict)
-    """By address: how new a broker is. Only 5.0 and later know lite pulls; others would refuse for ever."""
+    """Address → version of the broker. Only 5.0 and later support lite pulls; others always refuse them."""
     _suggested: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
     async def pull(
@@ -116,13 +120,16 @@ class Puller:
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout_s: float | None = None,
     ) -> PullResult:
-        """Tags filter by their hash here: the caller compares them again. Raises Refused or OSError."""
+        """Pulls once.
+
+        The broker filters by hashes of tags, so compare them again. Raises Refused or OSError.
+        """
         header = self._header(queue, offset, max_count, hold_s)
         header.sysFlag |= sysflag.PULL_SUBSCRIPTION
         header.subscription = expression
         header.expressionType = kind
         header.maxMsgBytes = max_bytes
-        return await self._pull(queue, header, timeout_s or hold_s + LATE_S)
+        return await self._pull(queue, header, timeout_s or hold_s + ANSWER_GRACE_S)
 
     async def pull_bytes(
         self,
@@ -135,8 +142,9 @@ class Puller:
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> PulledBytes:
-        """As `pull`, without waiting for messages and without decoding them: for who reads a great many.
-        Our brokers then give more of them at once than those limits of theirs that count for all clients.
+        """Pulls once without waiting for messages and without decoding them, for reading in bulk.
+
+        Turbopump's brokers then return more at once than their limits for ordinary pulls allow.
         """
         header = self._header(queue, offset, max_count, 0)
         header.sysFlag |= sysflag.PULL_SUBSCRIPTION
@@ -168,8 +176,9 @@ class Puller:
         expression: str | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> PullResult:
-        """For a member of the group: filters by the subscription of its heartbeats, which must have that
-        version, or by `expression`, and commits an offset on the way.
+        """Pulls once as a member of the group, and commits an offset with the same request.
+
+        Filters by the subscription of the heartbeats, which must have that version, or by `expression`.
         """
         header = self._header(queue, offset, max_count, hold_s)
         header.subVersion = version
@@ -181,7 +190,7 @@ class Puller:
         if committed > 0:
             header.sysFlag |= sysflag.PULL_COMMIT_OFFSET
             header.commitOffset = committed
-        return await self._pull(queue, header, hold_s + LATE_S)
+        return await self._pull(queue, header, hold_s + ANSWER_GRACE_S)
 
     def _header(self, queue: MessageQueue, offset: int, max_count: int, hold_s: float) -> PullMessageRequest:
         return PullMessageRequest(
@@ -213,7 +222,7 @@ class Puller:
 
         async def ask(replica: Replica) -> Command:
             header.sysFlag = flags
-            if replica.id != MASTER_ID:  # what a slave is told, the master never hears
+            if replica.id != MASTER_ID:  # a slave does not pass the commit on to the master
                 header.sysFlag &= ~sysflag.PULL_COMMIT_OFFSET
             question = request(self._pull_code(replica), header)
             return await self.calls.call(replica.address, question, timeout_s)
@@ -236,13 +245,13 @@ class Puller:
         )
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will have."""
+        """Returns the offset that the next message will have."""
         return await self._offset(
             queue, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(queue.topic, queue.id, bname=queue.broker)
         )
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """The first offset whose message was stored at that time or later."""
+        """Returns the first offset whose message was stored at that time or later."""
         header = SearchOffsetRequest(queue.topic, queue.id, time_ms, bname=queue.broker)
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
@@ -255,12 +264,12 @@ class Puller:
 
 
 def records_of(answer: PulledBytes, begin: int) -> tuple[Record, ...]:
-    """The records of an answer, with the queue's offsets."""
+    """Decodes the records of an answer, with the queue's offsets."""
     return _records(answer.body, begin, answer.delta) if answer.body else ()
 
 
 def _records(body: bytes | memoryview, begin: int, delta: int) -> tuple[Record, ...]:
-    """`delta` comes with queues of static topics: what the broker's offsets lack to be the topic's."""
+    """Decodes records; `delta`, of static topics, turns the broker's offsets into the topic's."""
     found = tuple(decode_all(body))
     if any(is_wrapped(one.sys_flag) for one in found):
         found = tuple(

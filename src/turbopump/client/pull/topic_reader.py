@@ -1,7 +1,7 @@
-"""Reading a whole topic: what its queues hold, in the order of storing, then what arrives, as it arrives.
+"""Reads a whole topic: first what its queues hold, in the order of storing, then new messages as they arrive.
 
-Waits for a topic that is not there yet, goes on after a broker was away, and takes up queues that are added.
-Reads without a consumer group's offsets, so it disturbs no one.
+Waits for a topic that does not exist yet, continues after a broker was away, and reads queues that are added.
+Uses no offsets of a consumer group, so it affects no consumer.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 
 RETRY_S = 1.0
-EMPTY_PAUSE_S = 0.1  # after a pull without result: a broker that does not hold pulls must not be hammered
+EMPTY_PAUSE_S = 0.1  # after a pull without result, for a broker that does not hold pulls
 NEW_QUEUES_S = 30.0
 
 StartOf = Callable[[MessageQueue], Awaitable[int]]
-"""Where to begin in a queue."""
+"""Returns the offset at which to begin in a queue."""
 
 Take = Callable[[Record, MessageQueue], bool]
-"""Receives each record and where it was; False ends the reading."""
+"""Receives each record and its queue; returns False to end the reading."""
 
 
 class NoSuchQueue(LookupError):
@@ -37,20 +37,23 @@ class NoSuchQueue(LookupError):
 
 @dataclass
 class TopicReader:
+    """Reads the records of a topic in order and then follows it."""
+
     puller: Puller
     routes: RouteCache
     clock: Clock
     topic: str
     tags: frozenset[str] = frozenset()  # empty: all
     notice: Callable[[str], None] = field(default=lambda text: None)
-    """Told what a person who waits would like to know."""
+    """Called with texts for a person who waits, such as "there is no topic yet"."""
     sql: str = ""  # instead of tags; the broker chooses
     only: frozenset[int] = frozenset()
     """Ids of the queues to read, of each broker; empty: all."""
 
-    _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence has been told
+    _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence was noticed already
 
     async def run(self, start: StartOf, take: Take) -> None:
+        """Reads from `start` of each queue until `take` returns False."""
         queues, is_new = await self._queues()
         begins = {queue: 0 if is_new else await start(queue) for queue in queues}
         ends = {queue: await self.puller.max_offset(queue) for queue in queues}
@@ -61,7 +64,7 @@ class TopicReader:
         await self._follow({queue: max(begins[queue], ends[queue]) for queue in queues}, take)
 
     async def _queues(self) -> tuple[tuple[MessageQueue, ...], bool]:
-        """The topic's queues, and whether the topic came into being while we waited."""
+        """Returns the topic's queues, and whether the topic was created while this waited."""
         waited = False
         while True:
             try:
@@ -79,7 +82,7 @@ class TopicReader:
                 if record.queue_offset < end and self._wanted(record):
                     yield record
             if result.next_offset <= offset:
-                return  # a queue that was cut shorter meanwhile
+                return  # the queue was cut meanwhile
             offset = result.next_offset
 
     async def _follow(self, positions: dict[MessageQueue, int], take: Take) -> None:
@@ -109,7 +112,7 @@ class TopicReader:
     async def _added(self, known: dict[MessageQueue, int]) -> list[MessageQueue]:
         try:
             route = await self.routes.refresh(self.topic)
-        except (OSError, TopicNotFound):  # the name server or the topic may come back; the pulls go on
+        except (OSError, TopicNotFound):  # the name server or the topic may come back; the pulls continue
             return []
         return [queue for queue in route.subscribe if queue not in known and self._is_chosen(queue)]
 
@@ -139,12 +142,12 @@ class TopicReader:
                 return result
 
     def _wanted(self, record: Record) -> bool:
-        """The broker compares hashes of tags; only the text is sure."""
+        """Compares the text of the tag, because the broker compared only its hash."""
         return not self.tags or record.tags in self.tags
 
 
 async def in_order(streams: list[AsyncIterator[Record]]) -> AsyncIterator[tuple[int, Record]]:
-    """Merges streams, each in the order of storing, into one in the order of storing, with their numbers."""
+    """Merges streams that are each in the order of storing into one, with the number of each stream."""
     heads: list[tuple[int, int, Record]] = []
     for number, stream in enumerate(streams):
         if (record := await anext(stream, None)) is not None:

@@ -1,6 +1,9 @@
-"""The engine of the push consumer: what runs between `Consumer.start` and `Consumer.close`.
+"""The push consumer: calls the user's handlers with the messages of its topics.
 
-`engine.py` wires the rest: `queues.py` knows which queues are ours, `pulling.py` reads them, `handlers.py` is
-the user's function as we call it, `concurrent.py` and `ordered.py` deliver to it with the workers of
-`workers.py`, and `locks.py` has the broker's locks of ordered queues.
+`consumer.py` is what users call. `member.py` wires a running consumer: `assigned_queues.py` knows the queues
+of this member, `pull_loop.py` reads them into a `ProcessQueue`, `handlers.py` is the user's function as it is
+called, `concurrent.py` and `ordered.py` deliver to it with the workers of `workers.py`, and `locks.py` has
+the broker's locks of ordered queues.
+
+What never belongs here: sending (failed messages go back through `group/send_back.py`), and polls.
 """

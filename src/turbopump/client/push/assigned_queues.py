@@ -1,8 +1,8 @@
-"""The queues that are ours, and how they come and go; which they are is for `division.py` to say.
+"""The queues assigned to a push consumer, and how they are taken and given up; `rebalancer.py` says which.
 
-A queue that comes is locked first if the consumer is ordered, begins where the group is, and is read by a
-loop of its own. One that goes has its offset committed, for whoever takes it; while an ordered handler is
-still at work on it, it is leaving, and nobody's.
+A new queue is locked first if the consumer is ordered, begins at the offset of the group, and is read by a
+loop of its own. When a queue is given up, its offset is committed for the next member; while an ordered
+handler still works on it, the queue is leaving, and no member reads it.
 """
 
 import asyncio
@@ -14,29 +14,31 @@ from typing import Any, Protocol
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.group.offsets import OffsetStore
 from turbopump.client.group.rebalancer import FAILURES, Assignment, AssignmentSource, Rebalancer
-from turbopump.client.instance import complain
 from turbopump.client.message import MessageQueue
 from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-LOCKED_S = 0.5  # another still has the lock of a queue that is ours now: look again
-PULL_IDLE_S = 120.0  # a queue whose loop has not pulled for so long is taken anew
+LOCKED_S = 0.5  # until the next try when another member still has the lock
+PULL_IDLE_S = 120.0  # a queue that was not pulled for longer is given up and taken again
 
 
 class QueueDelivery(Protocol):
-    """What queues need of those who deliver their messages."""
+    """What `AssignedQueues` needs of the part that delivers messages to handlers."""
 
     def begin(self, queue: MessageQueue, held: ProcessQueue) -> None: ...
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """False: not yet, a handler is at work."""
+        """Gives up a queue; False: not yet, because a handler still works on it."""
 
 
 @dataclass
 class AssignedQueues:
+    """Holds the queues of this member (`rebalancer.QueueHolder`), and pulls each of them."""
+
     group: str
     clock: Clock
     offsets: OffsetStore
@@ -45,62 +47,59 @@ class AssignedQueues:
     pull: Callable[[MessageQueue, ProcessQueue], Coroutine[Any, Any, None]]
     topics: Callable[[], Sequence[str]]
     is_paused: Callable[[], bool]
-    divided: Callable[[str, Assignment], None]
-    """Told a topic when what is ours of it has changed."""
+    assignment_changed: Callable[[str, Assignment], None]
+    """Called with a topic when its assigned queues have changed."""
     locks: OrderedQueueLocks | None
-    share_of: AssignmentSource
+    assignment_of: AssignmentSource
     interval_s: float = 20.0
     ours: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
     _leaving: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
     _pulls: dict[MessageQueue, asyncio.Task[None]] = field(default_factory=dict, init=False)
-    _farewells: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _departures: Tasks = field(default_factory=lambda: Tasks(log), init=False)
+    _pull_tasks: Tasks = field(default_factory=lambda: Tasks(log), init=False)
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def __post_init__(self) -> None:
-        self._division = Rebalancer(self, self._share, self.interval_s)
+        self._rebalancer = Rebalancer(self, self._assignment, self.interval_s)
 
-    async def keep_balanced(self) -> None:
-        """Until cancelled."""
-        await self._division.keep()
+    async def run(self) -> None:
+        """Rebalances until cancelled."""
+        await self._rebalancer.run()
 
-    async def balance(self) -> bool:
-        return await self._division.balance()
+    async def rebalance(self) -> bool:
+        return await self._rebalancer.rebalance()
 
-    def look_soon(self) -> None:
-        self._division.look_again()
+    def rebalance_soon(self) -> None:
+        self._rebalancer.rebalance_soon()
 
     def positions(self) -> dict[MessageQueue, int]:
         return {queue: held.committable for queue, held in self.ours.items()}
 
     async def move(self, queue: MessageQueue, offset: int) -> None:
-        """The group is to go on elsewhere in this queue: give it up, and take it again from there."""
+        """Continues the queue at another offset: gives it up, and takes it again from there."""
         held = self.ours.pop(queue, None)
         if held is None:
             return
         held.dropped = True
         self._leaving[queue] = held
-        self._stop_pulling(queue)
-        log.info("Group %s goes on in %s at offset %d", self.group, queue, offset)
+        self._stop_pull(queue)
+        log.info("Group %s continues in %s at offset %d", self.group, queue, offset)
         await self._commit(queue, offset)
-        self._say_farewell(self._come_back(queue, held))
+        self._depart(self._come_back(queue, held))
 
     def pull_again(self, topic: str) -> None:
-        """The subscription has changed: a pull that waits at a broker has the old one."""
+        """Restarts the pulls of a topic, because a pull that waits at a broker has the old subscription."""
         for queue, held in self.ours.items():
             if queue.topic == topic and queue in self._pulls:
-                self._stop_pulling(queue)
-                self._begin_pulling(queue, held)
+                self._stop_pull(queue)
+                self._start_pull(queue, held)
 
-    async def pull_no_more(self) -> None:
-        pulls = list(self._pulls.values())
-        for pull in pulls:
-            pull.cancel()
-        await asyncio.gather(*pulls, return_exceptions=True)
+    async def stop_pulling(self) -> None:
+        await self._pull_tasks.close()
 
     async def leave_all(self) -> None:
-        """At the end: offsets, then locks, so that whoever has a queue next sees how far it is."""
-        for farewell in list(self._farewells):
-            farewell.cancel()
+        """Gives up all queues: commits offsets, then unlocks, so that the next member sees the offsets."""
+        await self._departures.close()
         every = {**self.ours, **self._leaving}
         unkept = [(queue, held.committable) for queue, held in every.items() if not held.dropped]
         await asyncio.gather(*(self._commit(queue, offset) for queue, offset in unkept))
@@ -110,52 +109,52 @@ class AssignedQueues:
             held.dropped = True
         self.ours.clear()
 
-    # What the division asks
+    # Requests of the rebalancer
 
     def held(self) -> Collection[MessageQueue]:
         return self.ours
 
     async def take(self, queue: MessageQueue) -> bool:
-        """False: not now, try again."""
+        """Takes a queue; False: not possible now, try again."""
         if queue in self._leaving:
             return False
         if self.locks is not None and not await self.locks.lock(queue):
             log.info("%s is still locked by another member", queue)
-            asyncio.get_running_loop().call_later(LOCKED_S, self.look_soon)
+            asyncio.get_running_loop().call_later(LOCKED_S, self.rebalance_soon)
             return False
         try:
             start = await self.start_of(queue)
         except FAILURES as error:
-            self._failures.log(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
+            self._failures.log(queue, "Cannot determine the start offset of %s yet: %s", queue, error)
             return False
         held = self.ours[queue] = ProcessQueue(start)
         if self.locks is not None:
-            self.locks.given(held)
+            self.locks.granted(held)
         self.deliveries.begin(queue, held)
-        self._begin_pulling(queue, held)
+        self._start_pull(queue, held)
         return True
 
     async def drop(self, queue: MessageQueue) -> None:
-        """The queue is another's, who goes on where we committed."""
+        """Gives up a queue; the next member continues at the committed offset."""
         held = self.ours.pop(queue, None)
         if held is None:
             return
-        self._stop_pulling(queue)
+        self._stop_pull(queue)
         if await self.deliveries.leave(queue, held):
             await self._hand_over(queue, held)
             return
         self._leaving[queue] = held
-        self._say_farewell(self._leave_later(queue, held))
+        self._depart(self._leave_later(queue, held))
 
-    async def _share(self, topic: str) -> Assignment:
-        """While we pause, everything stays as it is."""
+    async def _assignment(self, topic: str) -> Assignment:
+        """Returns the queues of a topic for this member; while it is paused nothing changes."""
         if self.is_paused():
             own = tuple(queue for queue in self.ours if queue.topic == topic)
             return Assignment(own, own)
         for queue in [queue for queue, held in self.ours.items() if self._is_stuck(held)]:
-            log.warning("%s was not pulled for %d s; it is taken anew", queue, PULL_IDLE_S)
+            log.warning("%s was not pulled for %d s; taking it again", queue, PULL_IDLE_S)
             await self.drop(queue)
-        return await self.share_of(topic)
+        return await self.assignment_of(topic)
 
     def _is_stuck(self, held: ProcessQueue) -> bool:
         if not held.last_pull_ms or held.count:
@@ -164,11 +163,8 @@ class AssignedQueues:
 
     # One queue
 
-    def _say_farewell(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
-        task.add_done_callback(complain)
+    def _depart(self, work: Coroutine[Any, Any, None]) -> None:
+        self._departures.start(work, name="give up a queue")
 
     async def _leave_later(self, queue: MessageQueue, held: ProcessQueue) -> None:
         while not await self.deliveries.leave(queue, held):
@@ -177,11 +173,11 @@ class AssignedQueues:
         self._leaving.pop(queue, None)
 
     async def _come_back(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        """To be taken anew when no ordered handler works on what was there before."""
+        """Lets the queue be taken again when no ordered handler works on its old messages."""
         while not await self.deliveries.leave(queue, held):
             continue
         self._leaving.pop(queue, None)
-        self.look_soon()
+        self.rebalance_soon()
 
     async def _hand_over(self, queue: MessageQueue, held: ProcessQueue) -> None:
         await self._commit(queue, held.committable)
@@ -192,22 +188,21 @@ class AssignedQueues:
         try:
             await self.offsets.commit(queue, offset)
         except FAILURES as error:
-            log.warning("Offset %d of %s is not committed: %s", offset, queue, error)
+            log.warning("Cannot commit offset %d of %s: %s", offset, queue, error)
 
-    def _begin_pulling(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        pull = self._pulls[queue] = asyncio.get_running_loop().create_task(self.pull(queue, held))
+    def _start_pull(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        pull = self._pulls[queue] = self._pull_tasks.start(self.pull(queue, held), name=f"pull {queue}")
         pull.add_done_callback(lambda task: self._pull_ended(queue, held, task))
 
-    def _stop_pulling(self, queue: MessageQueue) -> None:
+    def _stop_pull(self, queue: MessageQueue) -> None:
         pull = self._pulls.pop(queue, None)
         if pull is not None and pull is not asyncio.current_task():
             pull.cancel()
 
     def _pull_ended(self, queue: MessageQueue, held: ProcessQueue, task: asyncio.Task[None]) -> None:
-        """A loop that died by a fault of ours is begun anew, from what was committed."""
-        complain(task)
+        """Gives up a queue whose loop failed: the next rebalance takes it again at the committed offset."""
         if not task.cancelled() and task.exception() is not None and self.ours.get(queue) is held:
             held.dropped = True
             del self.ours[queue]
             self._pulls.pop(queue, None)
-            self.look_soon()
+            self.rebalance_soon()

@@ -1,4 +1,4 @@
-"""The push consumer: a member of a group whose handlers are called with the messages of its topics."""
+"""The push consumer: a member of a group that calls handlers with the messages of its topics."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import FileAccess, SystemFiles
 from turbopump.client.group.listeners import QueueListeners, QueuesListener
-from turbopump.client.group.subscription import ALL, TAGS_OR, Subscription, choice
+from turbopump.client.group.subscription import ALL, TAGS_OR, Subscription, parse_expression
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class _Registration:
-    """One call of `on`."""
+    """A handler that was registered with `on` or `subscribe`."""
 
     subscription: Subscription
     handler: Handler
@@ -55,23 +55,23 @@ class Consumer:
     ... async def bill(message): ...
     >>> await consumer.run()                                          # until SIGINT or SIGTERM
 
-    A handler that returns has consumed what it was given. One that raises gets it again later, after a time
-    that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
-    letters, `%DLQ%<group>`. `RetryLater` chooses another time, or none. Every message is delivered at least
-    once: after a failure, a restart or when members join and leave, it may come again.
+    A handler that returns has consumed its message. When it raises, the message is delivered again after a
+    delay that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
+    letters, `%DLQ%<group>`. `RetryLater` chooses another delay, or none. Every message is delivered at least
+    once: after a failure, a restart or a rebalance it may be delivered again.
 
     Handlers are `async def`, which run on the event loop, or `def`, which run in threads: at most
-    `consume_thread_max` of each at a time. One that blocks belongs in a `def`: on the loop it would hold up
-    everything else. A parameter with a type gets the body decoded (see `on`).
+    `consume_thread_max` of each at a time. Write `def` for a handler that blocks: on the loop it would hold
+    up everything else. A parameter with a type gets the body decoded (see `on`).
 
-    A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
-    from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
-    group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
-    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's. A new or
-    empty queue is always read from its first message on, also when that arrives while the consumer starts.
+    A group that never committed in a queue begins where `consume_from_where` says: LAST_OFFSET reads only new
+    messages, FIRST_OFFSET all that are stored, TIMESTAMP those stored since `consume_timestamp`. Otherwise it
+    continues at its committed offset. While a broker still has a queue's first message in memory, LAST_OFFSET
+    begins there for a new group, as with Apache's clients. A new or empty queue is always read from its first
+    message on, even if that arrives while the consumer starts.
 
     All members of a group must subscribe to the same topics with the same expressions. `filters` are
-    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    functions, called on the event loop, that return whether a message is wanted; an unwanted one counts as
     consumed.
     """
 
@@ -88,21 +88,23 @@ class Consumer:
     ) -> None:
         self.settings = made(ConsumerSettings, settings, defaults())
         _check_group(group)
-        _check_crew(self.settings.consume_thread_min, self.settings.consume_thread_max)
+        _check_workers(self.settings.consume_thread_min, self.settings.consume_thread_max)
         self.group = group
         self._name_servers = discovered(name_servers, domain=self.settings.name_server_domain)
         self._hooks = (*hooks, *consume_hooks(self.settings.telemetry))
         self._world = world or World()
         self._disk = disk or SystemFiles()
-        self._wishes: dict[str, tuple[_Registration, ...]] = {}  # by topic; several have tags of their own
+        self._registrations: dict[
+            str, tuple[_Registration, ...]
+        ] = {}  # topic → handlers; several must differ by tag
         self._listeners = QueueListeners(QueueNames(self.settings.namespace))
         self._filters = tuple(filters)
-        self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
-        self._engine: PushMember | None = None
+        self._pool_size = (self.settings.consume_thread_min, self.settings.consume_thread_max)
+        self._member: PushMember | None = None
         self._was_started = False
         self._stack = contextlib.AsyncExitStack()
 
-    # What is consumed
+    # Subscriptions
 
     def on(
         self,
@@ -117,30 +119,30 @@ class Consumer:
         auto_commit: bool = True,
         replace: bool = False,
     ) -> Callable[[F], F]:
-        """Makes a function the handler of a topic.
+        """Registers a function as the handler of a topic.
 
         >>> @consumer.on("OrderTopic", batch=32)
         ... def store(orders: list[Order]): ...
 
         `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
         that have it switched on; `module` names a filter module of a Turbopump broker. With `batch` the
-        handler gets a list of at most so many messages. `ordered` delivers each queue's messages one after
-        the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
-        to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
-        or not, and broadcasting or not, for all its topics.
+        handler gets a list of at most that many messages. `ordered` delivers each queue's messages one after
+        the other, in order: a failed one holds up the queue and is delivered again. `broadcast` delivers each
+        message to every member of the group, once, and keeps offsets in a file of this machine. A consumer is
+        ordered or not, and broadcasting or not, for all its topics.
 
         A topic can have several handlers when each has tags that no other has: a message goes to the handler
         of its tag, and the group subscribes to all these tags. Anything else (a tag twice, `*`, `sql`,
-        `module`, `auto_commit=False`) is refused, unless `replace=True` puts it in place of the topic's
-        handlers.
+        `module`, `auto_commit=False`) is refused, unless `replace=True` replaces the topic's handlers.
 
-        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
-        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
-        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+        An ordered handler with `auto_commit=False` commits itself: its messages stay uncommitted, and are
+        delivered again after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` delivers all
+        since the last commit again after a pause. It must commit before `pull_threshold_for_queue` messages
+        are uncommitted.
 
-        What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
-        the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
-        body that does not fit is a failed delivery (UnreadableMessage).
+        The annotation of a parameter decides what it gets: without one or with `MessageExt` the message, with
+        `bytes` and `str` the body, with anything else (dataclass, msgspec struct, pydantic model, dict) the
+        body read as JSON. A body that does not fit is a failed delivery (UnreadableMessage).
         """
 
         def register(handler: F) -> F:
@@ -174,50 +176,52 @@ class Consumer:
         auto_commit: bool = True,
         replace: bool = False,
     ) -> None:
-        """The same as `on` without the decorator, also while the consumer runs."""
-        if self._was_started and self._engine is None:
-            raise NotRunning("this consumer is closed; make a new one")
+        """Registers a handler, as `on` does without the decorator, also while the consumer runs."""
+        if self._was_started and self._member is None:
+            raise NotRunning("this consumer is closed: make a new one")
         if not auto_commit and not ordered:
-            raise InvalidArgument("auto_commit=False is for ordered handlers: others commit each message")
+            raise InvalidArgument("auto_commit=False needs ordered=True: other handlers commit each message")
         subscription = self._subscription(topic, tags, sql, module)
-        wish = _Registration(
+        registration = _Registration(
             subscription,
             Handler(handler, self._batch(batch), auto_commit),
             ordered,
             broadcast or self._broadcasts_all,
         )
-        beside = () if replace else self._wishes.get(topic, ())
-        self._check_same(wish, beside, topic)
-        _check_beside(wish, beside, topic)
-        self._wishes[topic] = (*beside, wish)
-        if self._engine is not None:
-            self._engine.subscribe(*_together(self._wishes[topic]))
-            self._engine.announce_soon(subscription.topic)
+        existing = () if replace else self._registrations.get(topic, ())
+        self._check_same(registration, existing, topic)
+        _check_existing(registration, existing, topic)
+        self._registrations[topic] = (*existing, registration)
+        if self._member is not None:
+            self._member.subscribe(*_combined(self._registrations[topic]))
+            self._member.announce_soon(subscription.topic)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Its queues go to other members, with what was consumed committed."""
-        if self._wishes.pop(topic, None) is not None and self._engine is not None:
-            await self._engine.unsubscribe(wrap(self.settings.namespace, topic))
+        """Stops consuming a topic: commits what was consumed, and leaves its queues to other members."""
+        if self._registrations.pop(topic, None) is not None and self._member is not None:
+            await self._member.unsubscribe(wrap(self.settings.namespace, topic))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when other queues of the topic are ours than before.
+        """Calls back when the queues of the topic that this consumer gets have changed.
 
-        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
-        `def` (it runs in a thread) or `async def`.
+        `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
+        (it runs in a thread) or `async def`.
         """
         rules.check_topic(topic)
         self._listeners.add(wrap(self.settings.namespace, topic), callback)
 
-    # Life
+    # Start and close
 
     async def start(self) -> None:
-        """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot
-        serve an expression. A consumer starts once; after `close` make a new one.
+        """Joins the group; returns when the brokers know this member.
+
+        Raises NoNameServer, or Refused when a broker does not support an expression. A consumer starts once;
+        after `close` make a new one.
         """
         if self._was_started:
-            raise NotRunning(f"consumer {self.group} was started before; make a new one")
-        if not self._wishes:
-            raise InvalidArgument("a consumer needs a handler: use @consumer.on(topic) or subscribe")
+            raise NotRunning(f"consumer {self.group} was started before: make a new one")
+        if not self._registrations:
+            raise InvalidArgument("a consumer must have a handler: use @consumer.on(topic) or subscribe")
         self._was_started = True
         async with contextlib.AsyncExitStack() as stack:
             await self._start(stack)
@@ -237,28 +241,30 @@ class Consumer:
         plan = PushPlan(group, self.is_ordered, self.is_broadcast, self.settings)
         hooks = self._hooks
         if self.settings.enable_trace:
-            tracing = TraceSender(instance, self.settings, self.group, "CONSUME")
-            await tracing.start()
-            stack.push_async_callback(tracing.close)
-            hooks = (*hooks, ConsumeTraceHook(tracing, self.settings.consume_timeout))
-        engine = PushMember(plan, instance, hooks, self._disk, self._listeners, self._filters)
-        engine.crew.least, engine.crew.most = self._crew
-        for wishes in self._wishes.values():
-            engine.subscribe(*_together(wishes))
-        stack.push_async_callback(engine.stop)
-        await engine.start()
-        self._engine = engine
+            trace_sender = TraceSender(instance, self.settings, self.group, "CONSUME")
+            await trace_sender.start()
+            stack.push_async_callback(trace_sender.close)
+            hooks = (*hooks, ConsumeTraceHook(trace_sender, self.settings.consume_timeout))
+        member = PushMember(plan, instance, hooks, self._disk, self._listeners, self._filters)
+        member.pool_size.min_workers, member.pool_size.max_workers = self._pool_size
+        for registrations in self._registrations.values():
+            member.subscribe(*_combined(registrations))
+        stack.push_async_callback(member.stop)
+        await member.start()
+        self._member = member
 
     async def close(self) -> None:
-        """Takes no new messages, waits up to `await_termination_when_shutdown` seconds for handlers at work,
-        commits and leaves the group. What was fetched and not begun is consumed by others, or next time.
+        """Stops fetching, waits for running handlers, commits, and leaves the group.
+
+        It waits up to `await_termination_when_shutdown` seconds. Messages that were fetched and not delivered
+        yet are consumed by other members, or after the next start.
         """
         self._was_started = True
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
         try:
             await stack.aclose()
         finally:
-            self._engine = None
+            self._member = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -273,7 +279,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         caught = [number for number in (signal.SIGINT, signal.SIGTERM) if _catch(loop, number, enough.set)]
         try:
-            if self._engine is None:
+            if self._member is None:
                 await self.start()
             await enough.wait()
         finally:
@@ -281,40 +287,41 @@ class Consumer:
                 loop.remove_signal_handler(number)
             await self.close()
 
-    # While it runs
+    # Control
 
     def pause(self) -> None:
-        """Fetches no more messages; handlers go on with those that are here. The group keeps its queues."""
+        """Stops fetching messages; handlers continue with those that were fetched. The queues are kept."""
         self._running.pause()
 
     def resume(self) -> None:
+        """Fetches messages again after `pause`."""
         self._running.resume()
 
     @property
     def is_paused(self) -> bool:
-        return self._engine is not None and self._engine.is_paused
+        return self._member is not None and self._member.is_paused
 
     @property
     def workers(self) -> tuple[int, int]:
-        """How many handlers are kept ready and how many may be at work at a time. Can be set at any time.
+        """How many workers are kept ready and how many may work at the same time. Can be set at any time.
 
         >>> consumer.workers = (4, 64)
         """
-        return self._crew
+        return self._pool_size
 
     @workers.setter
-    def workers(self, crew: tuple[int, int]) -> None:
-        least, most = crew
-        _check_crew(least, most)
-        self._crew = (least, most)
-        if self._engine is not None:
-            self._engine.resize(least, most)
+    def workers(self, pool_size: tuple[int, int]) -> None:
+        min_workers, max_workers = pool_size
+        _check_workers(min_workers, max_workers)
+        self._pool_size = (min_workers, max_workers)
+        if self._member is not None:
+            self._member.resize(min_workers, max_workers)
 
     def queues(self) -> tuple[MessageQueue, ...]:
-        """Those that are ours now, without the retry topic's."""
-        engine = self._running
-        topics = {wish.subscription.topic for wish in self._all_wishes()}
-        return engine.as_users_know(queue for queue in engine.queues.ours if queue.topic in topics)
+        """Returns the queues that this consumer reads now, without those of the retry topic."""
+        member = self._running
+        topics = {registration.subscription.topic for registration in self._all_registrations()}
+        return member.as_users_know(queue for queue in member.queues.ours if queue.topic in topics)
 
     @property
     def client_id(self) -> str:
@@ -322,17 +329,19 @@ class Consumer:
 
     @property
     def is_ordered(self) -> bool:
-        return any(wish.ordered for wish in self._all_wishes())
+        return any(registration.ordered for registration in self._all_registrations())
 
     @property
     def is_broadcast(self) -> bool:
-        return self._broadcasts_all or any(wish.broadcast for wish in self._all_wishes())
+        return self._broadcasts_all or any(
+            registration.broadcast for registration in self._all_registrations()
+        )
 
     @property
     def _running(self) -> PushMember:
-        if self._engine is None:
-            raise NotRunning(f"consumer {self.group} is not running; use `async with` or start()")
-        return self._engine
+        if self._member is None:
+            raise NotRunning(f"consumer {self.group} is not running: use `async with` or start()")
+        return self._member
 
     @property
     def _broadcasts_all(self) -> bool:
@@ -340,9 +349,9 @@ class Consumer:
 
     def _subscription(self, topic: str, tags: str, sql: str | None, module: str | None) -> Subscription:
         if not isinstance(topic, str):
-            raise InvalidArgument(f"a topic is a name, not {topic!r}; write @consumer.on('topic')")
+            raise InvalidArgument(f"topic must be text, got {topic!r}: write @consumer.on('topic')")
         rules.check_topic(topic)
-        expression, kind = choice(tags, sql, module)
+        expression, kind = parse_expression(tags, sql, module)
         return Subscription(wrap(self.settings.namespace, topic), expression, kind=kind)
 
     def _batch(self, batch: int | None) -> int | None:
@@ -350,52 +359,67 @@ class Consumer:
             size = self.settings.consume_message_batch_max_size
             return size if size > 1 else None
         if not isinstance(batch, int) or not 1 <= batch <= 1024:
-            raise InvalidArgument(f"batch must be between 1 and 1024, not {batch}")
+            raise InvalidArgument(f"batch must be between 1 and 1024, got {batch}")
         return batch
 
-    def _all_wishes(self) -> Iterator[_Registration]:
-        return chain.from_iterable(self._wishes.values())
+    def _all_registrations(self) -> Iterator[_Registration]:
+        return chain.from_iterable(self._registrations.values())
 
-    def _check_same(self, wish: _Registration, beside: tuple[_Registration, ...], topic: str) -> None:
-        elsewhere = chain.from_iterable(wishes for name, wishes in self._wishes.items() if name != topic)
-        others = [*elsewhere, *beside]
-        if any(other.ordered != wish.ordered for other in others):
-            raise InvalidArgument("a consumer is ordered or not for all its topics; make two consumers")
-        if any(other.broadcast != wish.broadcast for other in others):
-            raise InvalidArgument("a consumer broadcasts or not for all its topics; make two consumers")
-        if self._engine is not None and (wish.ordered, wish.broadcast) != self._engine.manner:
-            raise InvalidArgument("how a running consumer delivers cannot change; make another consumer")
+    def _check_same(
+        self, registration: _Registration, existing: tuple[_Registration, ...], topic: str
+    ) -> None:
+        elsewhere = chain.from_iterable(
+            registrations for name, registrations in self._registrations.items() if name != topic
+        )
+        others = [*elsewhere, *existing]
+        if any(other.ordered != registration.ordered for other in others):
+            raise InvalidArgument(
+                "a consumer must be ordered for all its topics or for none: make two consumers"
+            )
+        if any(other.broadcast != registration.broadcast for other in others):
+            raise InvalidArgument(
+                "a consumer must broadcast for all its topics or for none: make two consumers"
+            )
+        if (
+            self._member is not None
+            and (registration.ordered, registration.broadcast) != self._member.delivery_mode
+        ):
+            raise InvalidArgument(
+                "ordered and broadcast must stay as they are while the consumer runs: make another consumer"
+            )
 
 
-def _check_beside(wish: _Registration, beside: tuple[_Registration, ...], topic: str) -> None:
-    """Refuses a handler when it would not be clear which of the topic's handlers a message is for."""
-    if not beside:
+def _check_existing(registration: _Registration, existing: tuple[_Registration, ...], topic: str) -> None:
+    """Raises InvalidArgument when a message could be meant for several of the topic's handlers."""
+    if not existing:
         return
     advice = "; give each handler tags of its own, or replace the handlers of the topic with replace=True"
-    if not all(one.subscription.tags for one in (wish, *beside)):
-        given = " and ".join(repr(one.subscription.text) for one in (*beside, wish))
+    if not all(one.subscription.tags for one in (registration, *existing)):
+        given = " and ".join(repr(one.subscription.text) for one in (*existing, registration))
         raise InvalidArgument(f"the handlers of topic {topic} must differ by tag, got {given}{advice}")
-    taken = {tag for one in beside for tag in one.subscription.tags}
-    if twice := sorted(taken.intersection(wish.subscription.tags)):
+    taken = {tag for one in existing for tag in one.subscription.tags}
+    if twice := sorted(taken.intersection(registration.subscription.tags)):
         raise InvalidArgument(f"topic {topic} has a handler for tag {', '.join(twice)} already{advice}")
-    if not all(one.handler.commits for one in (wish, *beside)):
+    if not all(one.handler.commits for one in (registration, *existing)):
         raise InvalidArgument(
             f"a handler with auto_commit=False must be the only one of its topic, got two for {topic}; "
             "make two consumers"
         )
 
 
-def _together(wishes: tuple[_Registration, ...]) -> tuple[Subscription, Handler | TagHandlers]:
-    """What the group subscribes to, and what handles it."""
-    first, *more = wishes
+def _combined(registrations: tuple[_Registration, ...]) -> tuple[Subscription, Handler | TagHandlers]:
+    """Combines the handlers of a topic into one subscription and one dispatch by tag."""
+    first, *more = registrations
     if not more:
         return first.subscription, first.handler
-    by_tag = {tag: wish.handler for wish in wishes for tag in wish.subscription.tags}
+    by_tag = {
+        tag: registration.handler for registration in registrations for tag in registration.subscription.tags
+    }
     return Subscription(first.subscription.topic, TAGS_OR.join(by_tag)), TagHandlers(by_tag)
 
 
 def _catch(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> bool:
-    """Not every system can, and only the main thread may."""
+    """Installs a signal handler; False where the system or the thread does not allow it."""
     try:
         loop.add_signal_handler(number, call)
     except (NotImplementedError, RuntimeError, ValueError):
@@ -406,9 +430,11 @@ def _catch(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None
 def _check_group(group: str) -> None:
     rules.check_group(group)
     if group == REFUSED_GROUP:
-        raise InvalidArgument(f"group {group} is nobody's; name your own")
+        raise InvalidArgument(f"group must be a name of your own, got {group}")
 
 
-def _check_crew(least: int, most: int) -> None:
-    if not 1 <= least <= most <= 1000:
-        raise InvalidArgument(f"workers must be 1 <= least <= most <= 1000, not {least} and {most}")
+def _check_workers(min_workers: int, max_workers: int) -> None:
+    if not 1 <= min_workers <= max_workers <= 1000:
+        raise InvalidArgument(
+            f"workers must be two numbers with 1 <= min <= max <= 1000, got {min_workers} and {max_workers}"
+        )

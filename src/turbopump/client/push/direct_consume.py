@@ -1,4 +1,4 @@
-"""For a tool: a handler's word on one message, without effect on any offset."""
+"""Consumes one message for a tool, without effect on any offset."""
 
 import asyncio
 
@@ -16,15 +16,16 @@ from turbopump.runtime.clock import Clock
 
 
 async def consume_directly(
-    calling: HandlerInvoker, message: MessageExt, clock: Clock
+    invoker: HandlerInvoker, message: MessageExt, clock: Clock
 ) -> bodies.ConsumeMessageDirectlyResult:
+    """Calls the handler of the message and returns its result for the tool."""
     began_s = clock.monotonic()
-    handler = calling.handler(message)
+    handler = invoker.handler(message)
     if handler.is_async:
-        failure = await calling.deliver(handler, [message])
+        failure = await invoker.deliver(handler, [message])
     else:
-        failure = await asyncio.to_thread(calling.run, handler, [message])
-    result = bodies.ConsumeMessageDirectlyResult(order=calling.ordered)
+        failure = await asyncio.to_thread(invoker.run, handler, [message])
+    result = bodies.ConsumeMessageDirectlyResult(order=invoker.ordered)
     result.consumeResult, result.remark = _told(failure)
     result.spentTimeMills = round((clock.monotonic() - began_s) * 1000)
     return result

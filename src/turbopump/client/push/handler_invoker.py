@@ -1,4 +1,4 @@
-"""Calls a handler, with the user's hooks around it, on the loop or in a thread."""
+"""Calls handlers, with the user's hooks around each call, on the loop or in a thread."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,17 +15,17 @@ STATUSES = {
     False: ("CONSUME_SUCCESS", "RECONSUME_LATER"),
     True: ("SUCCESS", "SUSPEND_CURRENT_QUEUE_A_MOMENT"),
 }
-"""By whether the consumer is ordered: what Apache's hooks read when it worked, and when not."""
+"""Whether the consumer is ordered → the status that Apache's hooks read after success, and after failure."""
 
 
 class NoHandler(Exception):
-    """A message came again whose topic or tag has no handler here: other members of the group have one."""
+    """A message was delivered again whose topic or tag has no handler here, only in other members."""
 
 
 async def _no_handler(message: MessageExt) -> None:
     raise NoHandler(
-        f"this consumer has no handler for tag {message.tags} of topic {message.topic}; all members of a "
-        "group need the same subscriptions"
+        f"this consumer has no handler for tag {message.tags} of topic {message.topic}: all members of a "
+        "group must have the same subscriptions"
     )
 
 
@@ -34,28 +34,30 @@ NO_HANDLER = Handler(_no_handler)
 
 @dataclass
 class HandlerInvoker:
+    """Finds the handler of a message and calls it."""
+
     group: str
     handlers: Mapping[str, Handler | TagHandlers]
-    """By topic, as the user knows it."""
+    """Topic, as the user knows it → its handler."""
     hooks: Sequence[ConsumeHook] = ()
     ordered: bool = False
     namespace: str = ""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def handler(self, message: MessageExt) -> Handler:
-        """That of the topic where it was read, or, when it comes again, where it was sent."""
+        """Returns the handler of the topic where the message was read, or where it was first sent."""
         found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NO_HANDLER)
         return found if isinstance(found, Handler) else found.of(message) or NO_HANDLER
 
     def handlers_of(self, messages: Messages) -> list[tuple[Handler, Messages]]:
-        """Splits messages of one queue by handler and keeps their order: a handler can come several times."""
+        """Splits messages of one queue by handler in their order: a handler can occur several times."""
         only = self.handlers.get(messages[0].queue.topic)
         if isinstance(only, Handler):
             return [(only, messages)]
         return [(handler, list(own)) for handler, own in groupby(messages, self.handler)]
 
     def by_handler(self, messages: Messages) -> list[tuple[Handler, Messages]]:
-        """Groups messages of one queue by handler, for those who need no order: batches stay large."""
+        """Groups messages of one queue by handler, regardless of their order, so that batches stay large."""
         only = self.handlers.get(messages[0].queue.topic)
         if isinstance(only, Handler):
             return [(only, messages)]
@@ -66,13 +68,14 @@ class HandlerInvoker:
         return list(groups.values())
 
     deliver: Callable[[Handler, Messages], Coroutine[Any, Any, DeliveryFailure | None]] = field(init=False)
-    """For an `async def`."""
+    """Calls an `async def` handler."""
 
-    def __post_init__(self) -> None:  # most have no hooks, and this is on the way of every message
+    def __post_init__(self) -> None:
+        # Most consumers have no hooks, and this runs for every message: no call in between.
         self.deliver = self._deliver if self.hooks else Handler.deliver
 
     def run(self, handler: Handler, messages: Messages) -> DeliveryFailure | None:
-        """For a `def`, in its thread."""
+        """Calls a `def` handler, in the current thread."""
         if not self.hooks:
             return handler.run(messages, self.loop)
         context = self._before(messages)

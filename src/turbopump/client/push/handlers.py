@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 Messages = list[MessageExt]
 Read = Callable[[MessageExt], Any]
-"""What a parameter gets of a message."""
+"""Makes the argument of a parameter from a message."""
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LISTS = (list, Sequence, typing.Sequence, typing.Iterable, tuple)
@@ -39,20 +39,22 @@ FITS = "write def handle(message), def handle(order: Order) or def handle(messag
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A handler of one topic. `batch` is how many messages it gets at once; None: one, and not in a list.
-    With `commits` what it took is done; without, when it says so.
+    """A handler of one topic.
+
+    `batch` is how many messages it gets at once; None: one, and not in a list. With `commits` a message is
+    done when the handler returns, without it when the handler says so.
     """
 
     function: Callable[..., Any]
     batch: int | None = None
     commits: bool = True
     call: Callable[[Messages], Any] = field(init=False, repr=False)
-    """With as many messages as it wants. An awaitable when `is_async`."""
+    """Calls the function with the messages of one delivery. Returns an awaitable when `is_async`."""
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InvalidArgument(f"a handler is a function, not {self.function!r}")
+            raise InvalidArgument(f"a handler must be a function, got {self.function!r}")
         object.__setattr__(self, "is_async", _is_async(self.function))
         reads = [_read_for(name, kind) for name, kind in _parameters(self.function, self.batch is not None)]
         prepared = _called(self.function, reads, self.batch is not None)
@@ -63,30 +65,33 @@ class Handler:
         return self.batch or 1
 
     def run(self, messages: Messages, loop: asyncio.AbstractEventLoop) -> DeliveryFailure | None:
-        """The delivery to a `def`, in its thread. None: consumed. Raises nothing, not even SystemExit."""
+        """Delivers to a `def`, in its thread; None: consumed. Raises nothing, not even SystemExit."""
         try:
             result = self.call(messages)
             if isinstance(result, types.CoroutineType):  # an `async def` behind a decorator
                 result = asyncio.run_coroutine_threadsafe(result, loop).result()
-            return None if result is None and self.commits else self._word(result)
+            return None if result is None and self.commits else self._outcome(result)
         except BaseException as error:
             return failure_of(error)
 
     async def deliver(self, messages: Messages) -> DeliveryFailure | None:
-        """The delivery to an `async def`. Raises nothing: what a cancellation means is for the caller."""
+        """Delivers to an `async def`; None: consumed. Raises nothing: the caller handles a cancellation."""
         try:
             result = await self.call(messages)
-            return None if result is None and self.commits else self._word(result)
+            return None if result is None and self.commits else self._outcome(result)
         except BaseException as error:
             return failure_of(error)
 
-    def _word(self, result: object) -> DeliveryFailure | None:
-        """What it means that the handler returned this."""
+    def _outcome(self, result: object) -> DeliveryFailure | None:
+        """Returns what the return value of a handler means."""
         if result is ConsumeStatus.RECONSUME_LATER:
             return LATER
         if self.commits:
             if result is ConsumeStatus.ROLLBACK or result is ConsumeStatus.COMMIT:
-                log.warning("%s is for ordered handlers with auto_commit=False: taken as consumed", result)
+                log.warning(
+                    "%s is for ordered handlers with auto_commit=False; the message counts as consumed",
+                    result,
+                )
             return None
         if result is ConsumeStatus.ROLLBACK:
             return ROLLED_BACK
@@ -112,7 +117,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _called(function: Callable[..., Any], reads: Sequence[Read | None], is_batch: bool) -> Callable[..., Any]:
-    """Specialised, because it runs for every message."""
+    """Returns a specialised call, because it runs for every message."""
     if reads == [None]:
         return function if is_batch else lambda messages: function(messages[0])
     readers: list[Read] = [read or _itself for read in reads]
@@ -126,10 +131,10 @@ def _itself(message: MessageExt) -> MessageExt:
 
 
 def _parameters(function: Callable[..., Any], is_batch: bool) -> list[tuple[str, Any]]:
-    """Names and annotations of those that a call must fill; of a batch, the annotations of the items."""
+    """Returns names and annotations of the required parameters; of a batch, annotations of the items."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return [("message", inspect.Parameter.empty)]
     needed = [
         one for one in signature.parameters.values() if one.kind in POSITIONAL and one.default is one.empty
@@ -137,7 +142,9 @@ def _parameters(function: Callable[..., Any], is_batch: bool) -> list[tuple[str,
     if not needed and any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
         return [("message", inspect.Parameter.empty)]
     if not 1 <= len(needed) <= 2:
-        raise InvalidArgument(f"{_name(function)} takes {len(needed)} arguments; {FITS}")
+        raise InvalidArgument(
+            f"a handler must take 1 or 2 arguments, got {len(needed)} of {_name(function)}; {FITS}"
+        )
     written = {one.name: one.annotation for one in needed}
     if any(isinstance(kind, str) for kind in written.values()):  # by `from __future__ import annotations`
         written |= _annotations(function)
@@ -145,7 +152,7 @@ def _parameters(function: Callable[..., Any], is_batch: bool) -> list[tuple[str,
     if is_batch:
         found = [(name, _item(kind)) for name, kind in found]
     if len(found) == 2 and sum(_is_message(kind) for _, kind in found) != 1:
-        raise InvalidArgument(f"of the two arguments of {_name(function)} one is the message; {FITS}")
+        raise InvalidArgument(f"one of the two arguments of {_name(function)} must be the message; {FITS}")
     return found
 
 
@@ -158,13 +165,13 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function)
     except NameError as error:
         raise InvalidArgument(
-            f"an annotation of {_name(function)} cannot be read ({error}); define the type at the top of its "
+            f"cannot resolve an annotation of {_name(function)} ({error}); define the type at the top of its "
             "module, or leave the annotation out and use message.json(Type)"
         ) from None
 
 
 def _item(kind: Any) -> Any:
-    """The annotation of a batch is list[Order]; that of its items is Order."""
+    """Returns the annotation of a batch's items: Order for list[Order]."""
     origin = typing.get_origin(kind)
     inner = typing.get_args(kind)
     return inner[0] if inner and (origin in LISTS or origin is not None) else inspect.Parameter.empty
@@ -175,7 +182,7 @@ def _is_message(kind: Any) -> bool:
 
 
 def _read_for(name: str, kind: Any) -> Read | None:
-    """None: the message itself."""
+    """Returns how to make the argument of a parameter; None: the message itself."""
     if _is_message(kind):
         return None
     if kind is bytes:
@@ -189,7 +196,7 @@ def _text(message: MessageExt) -> str:
     try:
         return message.text
     except UnicodeDecodeError as error:
-        raise UnreadableMessage(f"the body is no UTF-8: {error}") from None
+        raise UnreadableMessage(f"the body must be UTF-8: {error}") from None
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -1,7 +1,7 @@
-"""The broker's locks of ordered queues: who has one is the only member that may consume the queue.
+"""The broker's locks of ordered queues: only the member that holds one may consume the queue.
 
-A lock lives 60 seconds at the broker. We renew ours every 20 seconds and use one for 30 seconds after it was
-last given, so that we have stopped long before the broker would give it to another.
+A lock lives 60 seconds at the broker. The client renews it every 20 seconds and uses it for 30 seconds after
+it was last granted, so it has stopped long before the broker would grant the lock to another member.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ CALL_TIMEOUT_S = 1.0
 
 @dataclass
 class OrderedQueueLocks:
+    """Acquires, renews and releases the locks of one consumer."""
+
     client: Client
     routes: RouteCache
     clock: Clock
@@ -37,26 +39,21 @@ class OrderedQueueLocks:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def is_valid(self, held: ProcessQueue) -> bool:
+        """Returns whether the lock of a queue was granted recently enough to use it."""
         return held.locked_at_s is not None and self.clock.monotonic() - held.locked_at_s <= self.valid_s
 
     async def lock(self, queue: MessageQueue) -> bool:
-        """False: another has it, or its broker cannot be asked."""
+        """Acquires the lock of a queue; False: another member has it, or the broker cannot be asked."""
         return queue in await self._ask_broker(queue.broker, [queue])
 
     async def renew(self, held: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Of all these queues. One that was not given is not used until it is ours again."""
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in held:
-            by_broker.setdefault(queue.broker, []).append(queue)
-        asked = [self._renew_at(broker, queues, held) for broker, queues in by_broker.items()]
+        """Renews the locks of these queues. A queue whose lock was not granted is not used until it is."""
+        asked = [self._renew_at(broker, queues, held) for broker, queues in _by_broker(held).items()]
         await asyncio.gather(*asked)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Another may have them at once; nobody waits for the answer."""
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in queues:
-            by_broker.setdefault(queue.broker, []).append(queue)
-        for broker, own in by_broker.items():
+        """Releases locks, so that another member can have them at once; does not wait for an answer."""
+        for broker, own in _by_broker(queues).items():
             body = bodies.UnlockBatchRequestBody(
                 self.client_id, self.group, [queue.to_wire() for queue in own]
             )
@@ -66,9 +63,10 @@ class OrderedQueueLocks:
                     address, request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
                 )
             except (OSError, Refused, BrokenBody) as error:
-                log.info("Queues of %s are not unlocked, their locks will expire: %s", broker, error)
+                log.info("Cannot unlock queues of %s; their locks will expire: %s", broker, error)
 
-    def given(self, held: ProcessQueue) -> None:
+    def granted(self, held: ProcessQueue) -> None:
+        """Notes that the broker has just granted the lock of a queue."""
         held.locked_at_s = self.clock.monotonic()
         held.last_lock_ms = self.clock.now_ms()
 
@@ -78,11 +76,11 @@ class OrderedQueueLocks:
         try:
             ours = await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(("renew", broker), "Locks at %s are not renewed: %s", broker, error)
-            return  # they are ours until they expire
+            self._failures.log(("renew", broker), "Cannot renew locks at %s: %s", broker, error)
+            return  # they stay valid until they expire
         for queue in queues:
             if queue in ours:
-                self.given(held[queue])
+                self.granted(held[queue])
             else:
                 held[queue].locked_at_s = None
 
@@ -90,7 +88,7 @@ class OrderedQueueLocks:
         try:
             return await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(("lock", broker), "Queues of %s cannot be locked now: %s", broker, error)
+            self._failures.log(("lock", broker), "Cannot lock queues of %s: %s", broker, error)
             return set()
 
     async def _locked(self, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -106,3 +104,10 @@ class OrderedQueueLocks:
         if address is None:
             raise ConnectionError(f"broker {queue.broker} has no master")
         return address
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    grouped: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        grouped.setdefault(queue.broker, []).append(queue)
+    return grouped

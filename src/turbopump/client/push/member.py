@@ -1,15 +1,14 @@
-"""What runs between a consumer's start and its end: it is wired here, and answers what brokers ask.
+"""A running push consumer as a member of its group: wires its parts, and answers brokers and tools.
 
-Offsets are kept every five seconds, with each pull, when a queue is given up and at the end; a message counts
-as done only when its handler took it or its broker took it back.
+Offsets are committed every five seconds, with each pull, when a queue is given up and at the end; a message
+counts as done only when its handler has consumed it or its broker has taken it back.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec import structs
 
@@ -17,16 +16,15 @@ from turbopump.client.files import FileAccess
 from turbopump.client.group.consume_stats import TopicConsumeStats
 from turbopump.client.group.expressions import check_expression
 from turbopump.client.group.listeners import QueueListeners
-from turbopump.client.group.offsets import GroupOffsets, OffsetStore, local_offsets
+from turbopump.client.group.offsets import offset_store
 from turbopump.client.group.rebalancer import Assignment, GroupAssignment
 from turbopump.client.group.running_info import running_info, settings_as_text, stacks
-from turbopump.client.group.send_back import SendBack
+from turbopump.client.group.send_back import send_back_for
 from turbopump.client.group.start_offset import StartOffset
 from turbopump.client.group.subscription import Subscription
-from turbopump.client.instance import ClientInstance, complain, end, keep_running
+from turbopump.client.instance import ClientInstance, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeHook, Filter
-from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.puller import Puller
 from turbopump.client.push.assigned_queues import AssignedQueues
 from turbopump.client.push.concurrent import ConcurrentDelivery
@@ -39,23 +37,23 @@ from turbopump.client.push.process_queue import CacheLimits
 from turbopump.client.push.pull_loop import PullLoop, PullLoopSettings
 from turbopump.client.push.workers import WorkerPoolSize
 from turbopump.client.queue_names import QueueNames
-from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import ConsumerSettings
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.names import retry_topic
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 FIRST_RENEWAL_S = 1.0
-RECONSUME_TIMES = 16  # deliveries after the first, unless told otherwise
-NO_END = (1 << 31) - 1
+RECONSUME_TIMES = 16  # deliveries after the first, unless the settings say otherwise
+UNLIMITED_TIMES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What is consumed, and how. Names are those on the wire."""
+    """How a consumer delivers. `group` is its name on the wire."""
 
     group: str
     ordered: bool
@@ -65,7 +63,7 @@ class PushPlan:
     @property
     def max_reconsume_times(self) -> int:
         given = self.settings.max_reconsume_times
-        return given if given >= 0 else NO_END if self.ordered else RECONSUME_TIMES
+        return given if given >= 0 else UNLIMITED_TIMES if self.ordered else RECONSUME_TIMES
 
 
 class PushMember:
@@ -87,59 +85,63 @@ class PushMember:
         self._started_ms = self._clock.now_ms()
         self._handlers: dict[str, Handler | TagHandlers] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        self._heard: dict[str, Subscription] = {}  # those that brokers know of
-        self._figures: dict[str, TopicConsumeStats] = {}
+        self._announced: dict[str, Subscription] = {}  # those that brokers know
+        self._stats: dict[str, TopicConsumeStats] = {}
         self._listeners = listeners
         self._filters = filters
         self._stack = contextlib.AsyncExitStack()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._telling = asyncio.Lock()
+        self._tasks = Tasks(log)
+        self._announcements = Tasks(log)
+        self._announcing = asyncio.Lock()
         self.is_paused = False
         settings = plan.settings
-        self.crew = WorkerPoolSize(settings.consume_thread_min, settings.consume_thread_max)
+        self.pool_size = WorkerPoolSize(settings.consume_thread_min, settings.consume_thread_max)
         self._limits = self._limits_of_queue(1)
         self._puller = Puller(instance.client, instance.routes, plan.group)
         self._locks = self._make_locks()
-        self._offsets = self._make_offsets(disk)
+        self._offsets = offset_store(instance, plan.group, plan.broadcast, settings, disk)
         self._start_of = StartOffset(self._offsets, self._puller, settings, self._started_ms).of
         self._deliveries = self._make_deliveries(
             HandlerInvoker(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
         )
-        self.queues = self._make_queues(self._make_pulling())
+        self.queues = self._make_queues(self._make_pull_loop())
         if not plan.broadcast:
             self._subscribe(retry_topic(plan.group), Subscription(retry_topic(plan.group)))
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
-        """Returns when the brokers know us."""
+        """Joins the group; returns when the brokers know this member."""
         settings = self._plan.settings
         await self._check_expressions()
         self._stack.push_async_callback(self._listeners.close)
         self._stack.push_async_callback(self._leave)
         await self._instance.join_consumer(self)
-        self._heard = dict(self._subscriptions)
+        self._announced = dict(self._subscriptions)
         self._stack.push_async_callback(self.queues.leave_all)
-        keep_running(self._stack, self._persist_regularly(settings.persist_consumer_offset_interval))
+        keep_running(
+            self._stack, self._tasks, self._persist_regularly(settings.persist_consumer_offset_interval)
+        )
         self._stack.push_async_callback(self._deliveries.stop, settings.await_termination_when_shutdown)
         if self._locks is not None:
-            keep_running(self._stack, self._renew_locks(self._locks, settings.rebalance_lock_interval))
-        keep_running(self._stack, self._expire_regularly(settings.consume_timeout))
-        self._stack.push_async_callback(self.queues.pull_no_more)
-        keep_running(self._stack, self.queues.keep_balanced())
+            keep_running(
+                self._stack, self._tasks, self._renew_locks(self._locks, settings.rebalance_lock_interval)
+            )
+        keep_running(self._stack, self._tasks, self._expire_regularly(settings.consume_timeout))
+        self._stack.push_async_callback(self.queues.stop_pulling)
+        keep_running(self._stack, self._tasks, self.queues.run())
 
     async def stop(self) -> None:
-        """Pulls no more, lets handlers finish what they have in hand, commits, and leaves the group."""
-        for task in list(self._tasks):
-            await end(task)
+        """Stops pulling, lets running handlers finish, commits, and leaves the group."""
+        await self._announcements.close()
         await self._stack.aclose()
 
     async def _leave(self) -> None:
         if self._instance.consumers.get(self.group) is self:
             await self._instance.leave_consumer(self.group)
 
-    def resize(self, least: int, most: int) -> None:
-        self.crew.least, self.crew.most = least, most
+    def resize(self, min_workers: int, max_workers: int) -> None:
+        self.pool_size.min_workers, self.pool_size.max_workers = min_workers, max_workers
         self._deliveries.resize()
 
     def pause(self) -> None:
@@ -147,22 +149,22 @@ class PushMember:
 
     def resume(self) -> None:
         self.is_paused = False
-        self.queues.look_soon()
+        self.queues.rebalance_soon()
 
     # Subscriptions
 
     def subscribe(self, subscription: Subscription, handler: Handler | TagHandlers) -> None:
-        """Also while it runs: then the brokers hear of it at once."""
+        """Adds or replaces a subscription, also while the consumer runs; then call `announce_soon`."""
         self._handlers[self._names.shown_topic(subscription.topic)] = handler
         self._subscribe(subscription.topic, subscription)
 
     def announce_soon(self, topic: str) -> None:
-        self._do(self._announce(topic))
+        self._announcements.start(self._announce(topic))
 
     async def unsubscribe(self, topic: str) -> None:
-        """Its queues are given up, and the brokers hear of it."""
+        """Gives up the queues of a topic and tells the brokers."""
         self._subscriptions.pop(topic, None)
-        await self.queues.balance()
+        await self.queues.rebalance()
         self._handlers.pop(self._names.shown_topic(topic), None)
         await self._tell_brokers()
 
@@ -172,39 +174,40 @@ class PushMember:
     async def _announce(self, topic: str) -> None:
         await self._tell_brokers()
         self.queues.pull_again(topic)
-        self.queues.look_soon()
+        self.queues.rebalance_soon()
 
     async def _tell_brokers(self) -> None:
-        """Pulls use a subscription when the brokers have heard it: before, they would refuse them."""
-        async with self._telling:
+        """Announces subscriptions; only then pulls use them, because brokers refuse unknown ones."""
+        async with self._announcing:
             subscriptions = dict(self._subscriptions)
-            if subscriptions == self._heard:  # with the heartbeat that someone else wanted
+            if subscriptions == self._announced:  # another caller's heartbeat has announced them
                 return
             if not await self._instance.heartbeats.announce():
                 self._instance.heartbeats.renew()
-            self._heard = subscriptions
+            self._announced = subscriptions
 
     def as_users_know(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """In order, without namespace."""
+        """Returns queues in order, with the names that the user knows."""
         return self._names.all_shown(tuple(sorted(queues)))
 
     async def _check_expressions(self) -> None:
-        """Raises Refused when a broker cannot choose by one of them. A topic may come later; then its broker
-        says by its pulls what it can.
+        """Raises Refused when a broker does not support an expression.
+
+        A topic that does not exist yet is not checked: its broker refuses the pulls later.
         """
         for subscription in self._subscriptions.values():
             with contextlib.suppress(TopicNotFound):
                 await check_expression(self._instance, self._plan.settings, self.group, subscription)
 
-    # What brokers and tools ask
+    # Requests of brokers and tools
 
     @property
     def group(self) -> str:
         return self._plan.group
 
     @property
-    def manner(self) -> tuple[bool, bool]:
-        """Ordered, broadcasting."""
+    def delivery_mode(self) -> tuple[bool, bool]:
+        """Whether it is ordered, and whether it broadcasts."""
         return self._plan.ordered, self._plan.broadcast
 
     @property
@@ -226,7 +229,7 @@ class PushMember:
         )
 
     def members_changed(self) -> None:
-        self.queues.look_soon()
+        self.queues.rebalance_soon()
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
@@ -240,7 +243,7 @@ class PushMember:
             self._properties(),
             self._subscriptions.values(),
             self.queues.ours,
-            self._figures,
+            self._stats,
             self._clock.monotonic(),
         )
         if with_stacks:
@@ -249,27 +252,27 @@ class PushMember:
 
     async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
         one = structs.replace(message, namespace=self._plan.settings.namespace)
-        return await consume_directly(self._deliveries.calling, one, self._clock)
+        return await consume_directly(self._deliveries.invoker, one, self._clock)
 
     @property
     def _model(self) -> str:
         return "BROADCASTING" if self._plan.broadcast else "CLUSTERING"
 
     def _properties(self) -> dict[str, str]:
-        """All settings by our names, in our units, and by Apache's what its consumers tell."""
+        """Returns all settings by our names and units, and by Apache's names what its consumers report."""
         settings = self._plan.settings
         return settings_as_text(settings) | {
             "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_CLIENT_VERSION": version_name(VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            "PROP_THREADPOOL_CORE_SIZE": str(self.crew.least),
+            "PROP_THREADPOOL_CORE_SIZE": str(self.pool_size.min_workers),
             "PROP_CONSUMEORDERLY": str(self._plan.ordered).lower(),
             "consumerGroup": self.group,
             "messageModel": self._model,
             "consumeFromWhere": settings.consume_from_where.name,
-            "consumeThreadMin": str(self.crew.least),
-            "consumeThreadMax": str(self.crew.most),
+            "consumeThreadMin": str(self.pool_size.min_workers),
+            "consumeThreadMax": str(self.pool_size.max_workers),
             "consumeMessageBatchMaxSize": str(settings.consume_message_batch_max_size),
             "pullBatchSize": str(settings.pull_batch_size),
             "maxReconsumeTimes": str(self._plan.max_reconsume_times),
@@ -293,28 +296,24 @@ class PushMember:
             await self._clock.sleep(timeout_s)
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
-    def _divided(self, topic: str, share: Assignment) -> None:
-        """A topic's limits are shared by its queues, and brokers hear the subscription with a new version."""
+    def _assignment_changed(self, topic: str, assignment: Assignment) -> None:
+        """Divides a topic's limits among its queues, and announces its subscription with a new version."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
             newer = replace(subscription, version=max(self._clock.now_ms(), subscription.version + 1))
             self._subscriptions[topic] = newer
-            self._do(self._tell_brokers())
-        self._listeners.tell(topic, share.queues, (one for one in self.queues.ours if one.topic == topic))
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(complain)
+            self._announcements.start(self._tell_brokers())
+        self._listeners.notify(
+            topic, assignment.queues, (one for one in self.queues.ours if one.topic == topic)
+        )
 
     # The parts
 
-    def _figures_of(self, topic: str) -> TopicConsumeStats:
-        found = self._figures.get(topic)
+    def _stats_of(self, topic: str) -> TopicConsumeStats:
+        found = self._stats.get(topic)
         if found is None:
-            found = self._figures[topic] = TopicConsumeStats()
+            found = self._stats[topic] = TopicConsumeStats()
         return found
 
     def _limits_of_queue(self, queues: int) -> CacheLimits:
@@ -340,40 +339,23 @@ class PushMember:
             self._plan.settings.rebalance_lock_max_live_time,
         )
 
-    def _make_offsets(self, disk: FileAccess) -> OffsetStore:
-        instance = self._instance
-        if not self._plan.broadcast:
-            return GroupOffsets(instance.client, instance.routes, self.group, instance.heartbeats.tell)
-        directory = self._plan.settings.local_offset_store_dir
-        return local_offsets(disk, directory, instance.client_id, self.group)
-
-    def _make_deliveries(self, calling: HandlerInvoker) -> "ConcurrentDelivery | OrderedDelivery":
+    def _make_deliveries(self, invoker: HandlerInvoker) -> "ConcurrentDelivery | OrderedDelivery":
         settings = self._plan.settings
-        send_back = None if self._plan.broadcast else self._make_send_back()
+        send_back = None
+        if not self._plan.broadcast:
+            send_back = send_back_for(self._instance, self.group, self._plan.max_reconsume_times)
         if not self._plan.ordered:
-            return ConcurrentDelivery(calling, send_back, self._clock, self._figures_of, self.crew)
+            return ConcurrentDelivery(invoker, send_back, self._clock, self._stats_of, self.pool_size)
         patience = OrderedLimits(
             settings.suspend_current_queue_time,
             settings.max_time_consume_continuously,
             self._plan.max_reconsume_times,
         )
         return OrderedDelivery(
-            calling, send_back, self._locks, self._clock, self._figures_of, self.crew, patience
+            invoker, send_back, self._locks, self._clock, self._stats_of, self.pool_size, patience
         )
 
-    def _make_send_back(self) -> SendBack:
-        instance = self._instance
-        sender = Sender(
-            instance.client,
-            instance.routes,
-            self._clock,
-            instance.unique_ids,
-            RoundRobin(instance.world.chance),
-            chance=instance.world.chance,
-        )
-        return SendBack(sender, self.group, self._plan.max_reconsume_times)
-
-    def _make_pulling(self) -> PullLoop:
+    def _make_pull_loop(self) -> PullLoop:
         settings = self._plan.settings
         manner = PullLoopSettings(
             settings.pull_batch_size,
@@ -392,9 +374,9 @@ class PushMember:
             self._instance.heartbeats,
             self._clock,
             manner,
-            subscription=lambda topic: self._heard.get(topic),
-            figures=self._figures_of,
-            take_in=self._deliveries.submit,
+            subscription=lambda topic: self._announced.get(topic),
+            stats=self._stats_of,
+            on_messages=self._deliveries.submit,
             moved=lambda queue, offset: self.queues.move(queue, offset),
             limits=lambda: self._limits,
             is_paused=lambda: self.is_paused,
@@ -403,7 +385,7 @@ class PushMember:
             filters=self._filters,
         )
 
-    def _make_queues(self, pulling: PullLoop) -> AssignedQueues:
+    def _make_queues(self, pull_loop: PullLoop) -> AssignedQueues:
         settings = self._plan.settings
         instance, broadcast = self._instance, self._plan.broadcast
         return AssignedQueues(
@@ -412,12 +394,12 @@ class PushMember:
             self._offsets,
             self._deliveries,
             start_of=self._start_of,
-            pull=pulling.run,
+            pull=pull_loop.run,
             topics=self.topics,
             is_paused=lambda: self.is_paused,
-            divided=self._divided,
+            assignment_changed=self._assignment_changed,
             locks=self._locks,
-            share_of=GroupAssignment(
+            assignment_of=GroupAssignment(
                 instance, self.group, settings.allocate_message_queue_strategy, is_broadcast=broadcast
             ),
             interval_s=settings.rebalance_wait_interval,

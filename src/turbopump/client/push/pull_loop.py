@@ -1,7 +1,7 @@
-"""Reading a queue that is ours: pull after pull, as fast as handlers keep up.
+"""Reads an assigned queue: pull after pull, as fast as the handlers keep up.
 
 Each queue has one loop. It waits while enough messages are held, while the consumer is paused, and after a
-failure; it ends when the queue is no longer ours.
+failure; it ends when the queue is given up.
 """
 
 import logging
@@ -35,30 +35,34 @@ PAUSED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PullLoopSettings:
+    """How the queues of a consumer are pulled."""
+
     batch: int = 32
     batch_bytes: int = 256 * 1024
     interval_s: float = 0.0
     failed_s: float = 1.0
     with_subscription: bool = False
     commits: bool = True
-    """Each pull carries how far we are; not when offsets are kept elsewhere."""
+    """Whether each pull commits the offset; not when offsets are kept in a file."""
     decompresses: bool = True
     hold_s: float = HOLD_S
 
 
 @dataclass
 class PullLoop:
+    """Pulls from assigned queues; `run` is the loop of one of them."""
+
     puller: Puller
     routes: RouteCache
     heartbeats: Heartbeats
     clock: Clock
-    manner: PullLoopSettings
+    settings: PullLoopSettings
     subscription: Callable[[str], Subscription | None]
-    figures: Callable[[str], TopicConsumeStats]
-    take_in: Callable[[MessageQueue, ProcessQueue, list[MessageExt]], None]
-    """Messages have come."""
+    stats: Callable[[str], TopicConsumeStats]
+    on_messages: Callable[[MessageQueue, ProcessQueue, list[MessageExt]], None]
+    """Called with the wanted messages of each pull."""
     moved: Callable[[MessageQueue, int], Awaitable[None]]
-    """The queue has nothing at our offset: it must be taken anew at this one."""
+    """Called when the queue does not have the offset: it continues at this one."""
     limits: Callable[[], CacheLimits]
     is_paused: Callable[[], bool]
     is_locked: Callable[[ProcessQueue], bool]
@@ -67,21 +71,22 @@ class PullLoop:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        """Pulls until the queue is given up."""
         while not held.dropped:
             if self.is_paused():
                 await self.clock.sleep(PAUSED_S)
             elif held.is_full(self.limits()):
-                await held.room(self.limits())
+                await held.wait_for_capacity(self.limits())
             elif not self.is_locked(held):
-                await self.clock.sleep(self.manner.failed_s)
+                await self.clock.sleep(self.settings.failed_s)
             elif not await self._once(queue, held):
                 return
 
     async def _once(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """One pull. False: this loop is at its end."""
+        """Makes one pull; False: the loop ends."""
         subscription = self.subscription(queue.topic)
         if subscription is None:
-            await self.clock.sleep(self.manner.failed_s)
+            await self.clock.sleep(self.settings.failed_s)
             return True
         try:
             result = await self._pull(queue, held, subscription)
@@ -90,14 +95,12 @@ class PullLoop:
             return True
         except (SubscriptionNotFound, SubscriptionNotLatest):
             self.heartbeats.renew()
-            await self.clock.sleep(self.manner.failed_s)
+            await self.clock.sleep(self.settings.failed_s)
             return True
         except FAILURES as error:
-            self._failures.log(
-                (queue.topic, queue.broker), "Pulling %s failed, trying again: %s", queue, error
-            )
+            self._failures.log((queue.topic, queue.broker), "Pull from %s failed, retrying: %s", queue, error)
             self.routes.doubt(queue.topic)
-            await self.clock.sleep(self.manner.failed_s)
+            await self.clock.sleep(self.settings.failed_s)
             return True
         if held.dropped:
             return False
@@ -105,32 +108,32 @@ class PullLoop:
             await self.moved(queue, result.next_offset)
             return False
         shown = replace(queue, topic=unwrap(self.namespace, queue.topic)) if self.namespace else queue
-        wanted = result.messages(shown, subscription, self.namespace, self.manner.decompresses)
+        wanted = result.messages(shown, subscription, self.namespace, self.settings.decompresses)
         if self.filters:
             wanted = let_through(self.filters, wanted)
         held.put(wanted, result.next_offset)
-        self.take_in(queue, held, wanted)
-        if self.manner.interval_s and result.status is PullStatus.FOUND:
-            await self.clock.sleep(self.manner.interval_s)
+        self.on_messages(queue, held, wanted)
+        if self.settings.interval_s and result.status is PullStatus.FOUND:
+            await self.clock.sleep(self.settings.interval_s)
         return True
 
     async def _pull(self, queue: MessageQueue, held: ProcessQueue, subscription: Subscription) -> PullResult:
         held.last_pull_ms = self.clock.now_ms()
         began_s = self.clock.monotonic()
-        manner = self.manner
+        settings = self.settings
         result = await self.puller.pull_as_member(
             queue,
             held.next_offset,
             subscription.version,
-            held.committable if manner.commits else 0,
-            manner.batch,
+            held.committable if settings.commits else 0,
+            settings.batch,
             kind=subscription.kind,
-            expression=subscription.text if manner.with_subscription else None,
-            max_bytes=manner.batch_bytes,
-            hold_s=manner.hold_s,
+            expression=subscription.text if settings.with_subscription else None,
+            max_bytes=settings.batch_bytes,
+            hold_s=settings.hold_s,
         )
         now_s = self.clock.monotonic()
-        figures = self.figures(queue.topic)
-        figures.pulls.add(now_s, 1, (now_s - began_s) * 1000)
-        figures.pulled.add(now_s, len(result.records))
+        stats = self.stats(queue.topic)
+        stats.pulls.add(now_s, 1, (now_s - began_s) * 1000)
+        stats.pulled.add(now_s, len(result.records))
         return result

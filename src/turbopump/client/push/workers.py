@@ -1,8 +1,8 @@
-"""Who calls the handlers: coroutines for `async def`, threads for `def`, as many as the user allows.
+"""Worker pools that call the handlers: coroutines for `async def`, threads for `def`, both of limited size.
 
-Work is taken one piece at a time by whoever is free, so a slow message holds up nobody else; and nobody is
-made or woken for each message: one who finds more work than his own calls a second, and so on, while the
-handlers of a busy queue are called in a row. What threads have done comes back to the loop together.
+A free worker takes one item of work at a time, so a slow message holds up no other. No worker is started or
+woken for each message: a worker that finds more work than its own brings in a second one, and so on, while
+one worker calls the handlers of a busy queue in a row. Results of threads come back to the loop together.
 """
 
 import asyncio
@@ -14,26 +14,28 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from turbopump.client.instance import complain
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SLICE_S = 0.005  # handlers that never wait let the loop turn that often
+TURN_S = 0.005  # how long handlers that never wait may run before other tasks of the loop get a turn
 CANCEL_S = 1.0
 _numbers = itertools.count(1)
 
 
 @dataclass(slots=True)
 class WorkerPoolSize:
-    """How many workers there may be: `least` stay when there is nothing to do, `most` work at a time."""
+    """The size of a worker pool, which may change at any time.
 
-    least: int
-    most: int
+    `min_workers` stay when there is nothing to do, `max_workers` work at the same time.
+    """
+
+    min_workers: int
+    max_workers: int
 
 
-async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels them, and waits a moment for those that take notice."""
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks and waits at most CANCEL_S for them: a handler may ignore its cancellation."""
     these = [task for task in tasks if task is not asyncio.current_task()]
     for task in these:
         task.cancel()
@@ -42,362 +44,404 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 class WorkItem(Protocol):
-    """A piece of work. Nothing here raises."""
+    """An item of work for a pool. None of its methods raises."""
 
-    lacks: int
-    """So much more of the same could be done with it; 0 for most."""
+    capacity: int
+    """How much more of the same kind it could take over; 0 for most."""
 
     def absorb(self, other: Any) -> bool:
-        """Takes over another piece; False: it does not belong to this one, or is too much."""
+        """Takes over another item; False: it is of another kind, or too large."""
 
     def run(self) -> None:
-        """The work, in a thread."""
+        """Does the work in a thread."""
 
     def deliver(self) -> Coroutine[Any, Any, bool]:
-        """The work, on the loop. False: it failed, perhaps because its task was cancelled."""
+        """Does the work on the loop; False: it failed, perhaps because its task was cancelled."""
 
 
 P = TypeVar("P", bound=WorkItem)
 
 
 class WorkerPool(Generic[P]):
-    """`collect` gets what was done, several pieces at a time, always on the loop."""
+    """What both kinds of pools share: the waiting and the finished items.
 
-    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None]) -> None:
-        self._crew = crew
+    `collect` gets finished items, several at a time, always on the loop.
+    """
+
+    def __init__(self, size: WorkerPoolSize, collect: Callable[[list[P]], None]) -> None:
+        self._size = size
         self._collect = collect
         self._loop = asyncio.get_running_loop()
         self._work: deque[P] = deque()
         self._done: deque[P] = deque()
-        self._told = False  # the loop will look at what is done
-        self._called = False  # someone is on the way: that is enough until it has come
+        # The loop is going to run `_collect_done`: further finished items need no call of their own.
+        self._is_collecting = False
+        # A worker was woken or started and has not taken work yet: no second one is needed before it has.
+        self._is_worker_coming = False
         self._open = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._all_done = asyncio.Event()
+        self._all_done.set()
 
-    def submit(self, pieces: Sequence[P]) -> None:
-        self._open += len(pieces)
-        self._quiet.clear()
-        self._work.extend(pieces)
-        self._call_one()
+    def submit(self, items: Sequence[P]) -> None:
+        """Queues items; they are done in this order, several at a time."""
+        self._open += len(items)
+        self._all_done.clear()
+        self._work.extend(items)
+        self._add_worker()
 
-    def forget_waiting(self) -> None:
-        """What nobody has begun."""
-        forgotten = 0
+    def discard_waiting(self) -> None:
+        """Drops the items that no worker has begun."""
+        discarded = 0
         while self._work:
             try:
                 self._work.popleft()
-            except IndexError:  # a thread was faster
+            except IndexError:  # a thread took the last one between the test and the pop
                 break
-            forgotten += 1
-        self._finished(forgotten)
+            discarded += 1
+        self._finished(discarded)
 
-    async def quiet(self) -> None:
-        """Returns when everything is done."""
-        await self._quiet.wait()
+    async def wait_done(self) -> None:
+        """Returns when no item waits or runs."""
+        await self._all_done.wait()
 
-    def _fill(self, piece: P) -> None:
-        """With what waits next, as far as it belongs together: a batch is best full."""
+    def _top_up(self, item: P) -> None:
+        """Merges the next waiting items into this one while they belong together: a full batch is best."""
         work = self._work
-        while piece.lacks and work:
+        while item.capacity and work:
             try:
                 following = work.popleft()
-            except IndexError:  # a thread was faster
+            except IndexError:  # a thread took it between the test and the pop
                 return
-            if not piece.absorb(following):
+            if not item.absorb(following):
                 work.appendleft(following)
                 return
+            # An absorbed item counts as finished, or `wait_done` would wait for it.
             self._done.append(following)
 
-    def _look(self) -> None:
-        self._told = False
+    def _collect_done(self) -> None:
+        # Reset before reading: a thread that finishes from here on schedules another call.
+        self._is_collecting = False
         done = self._done
-        pieces = [done.popleft() for _ in range(len(done))]
-        self._collect(pieces)
-        self._finished(len(pieces))
-        self._call_one()
+        items = [done.popleft() for _ in range(len(done))]
+        self._collect(items)
+        self._finished(len(items))
+        self._add_worker()
 
     def _finished(self, count: int) -> None:
         self._open -= count
         if self._open <= 0:
-            self._quiet.set()
+            self._all_done.set()
 
-    def _call_one(self) -> None:
+    def _add_worker(self) -> None:
         raise NotImplementedError
 
 
 class CoroutinePool(WorkerPool[P]):
-    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None], clock: Clock) -> None:
-        super().__init__(crew, collect)
+    """Workers that are tasks of the loop, for `async def` handlers."""
+
+    def __init__(self, size: WorkerPoolSize, collect: Callable[[list[P]], None], clock: Clock) -> None:
+        super().__init__(size, collect)
         self._clock = clock
-        self._resting: list[asyncio.Future[None]] = []
-        self._in_hand: dict[asyncio.Task[None], P | None] = {}
+        self._idle: list[asyncio.Future[None]] = []
+        # Every worker that counts, with the item it works on. A worker whose item was abandoned is not here.
+        self._in_progress: dict[asyncio.Task[None], P | None] = {}
         self._stopped = False
 
-    def in_hand(self) -> Iterable[P]:
-        return [piece for piece in self._in_hand.values() if piece is not None]
+    def in_progress(self) -> Iterable[P]:
+        """Returns the items that workers have begun and not finished."""
+        return [item for item in self._in_progress.values() if item is not None]
 
-    def abandon(self, piece: P) -> None:
-        """It takes too long: whoever has it is counted no more, and another may come in its place."""
-        for task, own in list(self._in_hand.items()):
-            if own is piece:
-                del self._in_hand[task]
+    def abandon(self, item: P) -> None:
+        """Gives up an item that takes too long: its worker counts no more, and another may take its place."""
+        for task, own in list(self._in_progress.items()):
+            if own is item:
+                del self._in_progress[task]
                 self._finished(1)
-                self._call_one()
+                self._add_worker()
 
     def resize(self) -> None:
-        if len(self._in_hand) > self._crew.most:  # who rests looks again whether it is needed
-            for rest in self._resting:
-                if not rest.done():
-                    rest.set_result(None)
-            self._resting.clear()
-        self._call_one()
+        """Adapts to a changed size."""
+        if len(self._in_progress) > self._size.max_workers:
+            # Idle workers wake up, see that there are too many, and leave.
+            for waiter in self._idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._idle.clear()
+        self._add_worker()
 
     async def end(self) -> None:
-        """What still runs is cancelled; it is not done then."""
+        """Cancels the workers; an item that still runs is not finished then."""
         self._stopped = True
-        await cancelled(self._in_hand)
+        await cancel_and_wait(self._in_progress)
 
-    def _call_one(self) -> None:
-        if self._called or not self._work:
+    def _add_worker(self) -> None:
+        """Wakes an idle worker, or starts one, if there is work and no worker is coming already."""
+        if self._is_worker_coming or not self._work:
             return
-        while self._resting:
-            rest = self._resting.pop()
-            if not rest.done():
-                self._called = True
-                rest.set_result(None)
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                self._is_worker_coming = True
+                waiter.set_result(None)
                 return
-        if len(self._in_hand) < self._crew.most:
-            self._called = True
+        if len(self._in_progress) < self._size.max_workers:
+            self._is_worker_coming = True
             task = self._loop.create_task(self._serve())
-            self._in_hand[task] = None
-            task.add_done_callback(self._left)
+            self._in_progress[task] = None
+            task.add_done_callback(self._exited)
 
     async def _serve(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        work, done, in_hand = self._work, self._done, self._in_hand
+        work, done, in_progress = self._work, self._done, self._in_progress
         monotonic = self._clock.monotonic
-        self._called = False
+        self._is_worker_coming = False
         turn_s = monotonic()
-        while me in in_hand:
-            if len(in_hand) > self._crew.most:
-                del in_hand[me]
+        # `abandon` removes this worker while its handler hangs: then it must not touch the pool again.
+        while me in in_progress:
+            if len(in_progress) > self._size.max_workers:
+                del in_progress[me]
                 return
             if not work:
-                in_hand[me] = None
-                if not await self._rest(me):
+                in_progress[me] = None
+                if not await self._wait_idle(me):
                     return
                 turn_s = monotonic()
                 continue
-            piece = in_hand[me] = work.popleft()
-            if piece.lacks and work:
-                self._fill(piece)
-            if work and not self._called:
-                self._call_one()
-            is_well = await piece.deliver()
-            if me not in in_hand or not (is_well or self._goes_on(me)):  # it was given up meanwhile
+            item = in_progress[me] = work.popleft()
+            if item.capacity and work:
+                self._top_up(item)
+            # There is more than this worker can do at once: bring in one more before the handler runs.
+            if work and not self._is_worker_coming:
+                self._add_worker()
+            succeeded = await item.deliver()
+            # Abandoned meanwhile, or the pool ended: the item is not ours to finish.
+            if me not in in_progress or not (succeeded or self._survives_cancellation(me)):
                 return
-            done.append(piece)
-            if not self._told:
-                self._told = True
-                self._loop.call_soon(self._look)
-            if monotonic() - turn_s > SLICE_S:
-                in_hand[me] = None
+            done.append(item)
+            if not self._is_collecting:
+                self._is_collecting = True
+                self._loop.call_soon(self._collect_done)
+            # Handlers that never wait would keep the loop from all other tasks.
+            if monotonic() - turn_s > TURN_S:
+                in_progress[me] = None
                 await asyncio.sleep(0)
                 turn_s = monotonic()
 
-    async def _rest(self, me: asyncio.Task[None]) -> bool:
-        """Waits for work. False: there are enough others."""
-        if self._resting and len(self._in_hand) > self._crew.least:
-            del self._in_hand[me]
+    async def _wait_idle(self, me: asyncio.Task[None]) -> bool:
+        """Waits for work; False: enough other workers wait, this one ends."""
+        if self._idle and len(self._in_progress) > self._size.min_workers:
+            del self._in_progress[me]
             return False
-        rest = self._loop.create_future()
-        self._resting.append(rest)
-        await rest
-        self._called = False
+        waiter = self._loop.create_future()
+        self._idle.append(waiter)
+        await waiter
+        self._is_worker_coming = False
         return True
 
-    def _goes_on(self, me: asyncio.Task[None]) -> bool:
-        """After a failure: a handler may have cancelled its own task, which is a failure like others."""
+    def _survives_cancellation(self, me: asyncio.Task[None]) -> bool:
+        """Clears a cancellation that the handler itself caused: that is a failure like any other."""
         while me.cancelling() and not self._stopped:
             me.uncancel()
         return not self._stopped
 
-    def _left(self, task: asyncio.Task[None]) -> None:
-        had = self._in_hand.pop(task, None)
-        complain(task)
-        self._called = False
+    def _exited(self, task: asyncio.Task[None]) -> None:
+        unfinished = self._in_progress.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("A worker of the consumer failed", exc_info=error)
+        self._is_worker_coming = False
         if not self._stopped:
-            if had is not None:  # it was killed: others take it up
-                self._work.appendleft(had)
-            self._call_one()
+            if unfinished is not None:  # the worker was killed: another one does its item
+                self._work.appendleft(unfinished)
+            self._add_worker()
 
 
 class ThreadPool(WorkerPool[P]):
-    """Daemon threads: one that never comes back keeps neither the consumer nor the process from ending."""
+    """Workers that are daemon threads, for `def` handlers.
 
-    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None], name: str) -> None:
-        super().__init__(crew, collect)
+    A thread that never comes back keeps neither the consumer nor the process from ending. `submit` is called
+    on the loop; the deques and flags are shared with the threads without a lock, because each operation on
+    them is atomic under the GIL. Every path that could miss a change looks again after it has announced
+    itself.
+    """
+
+    def __init__(self, size: WorkerPoolSize, collect: Callable[[list[P]], None], name: str) -> None:
+        super().__init__(size, collect)
         self._name = f"turbopump-{name}"
-        self._resting: list[_WorkerThread[P]] = []
-        self._here: dict[_WorkerThread[P], None] = {}
-        self._hiring = threading.Lock()
+        self._idle: list[_WorkerThread[P]] = []
+        self._workers: dict[_WorkerThread[P], None] = {}
+        self._spawn_lock = threading.Lock()
 
-    def in_hand(self) -> Iterable[P]:
-        return [thread.piece for thread in list(self._here) if thread.piece is not None]
+    def in_progress(self) -> Iterable[P]:
+        """Returns the items that threads have begun and not finished."""
+        return [thread.item for thread in list(self._workers) if thread.item is not None]
 
-    def abandon(self, piece: P) -> None:
-        """As of coroutines."""
-        for thread in list(self._here):
-            if thread.piece is piece:
-                thread.is_lost = True
-                self._here.pop(thread, None)
+    def abandon(self, item: P) -> None:
+        """Gives up an item that takes too long: its thread counts no more, and another may take its place."""
+        for thread in list(self._workers):
+            if thread.item is item:
+                thread.is_abandoned = True
+                self._workers.pop(thread, None)
                 self._finished(1)
-                self._call_one()
+                self._add_worker()
 
     def resize(self) -> None:
-        for _ in range(len(self._here) - self._crew.most):
-            self._wake_one()  # finds that there are too many, and leaves; who is busy sees it afterwards
-        self._call_one()
+        """Adapts to a changed size."""
+        for _ in range(len(self._workers) - self._size.max_workers):
+            self._wake_one()  # it sees that there are too many, and leaves; a busy one sees it afterwards
+        self._add_worker()
 
     def end(self) -> None:
-        """Threads go home when they have nothing in hand."""
-        for thread in list(self._here):
-            thread.is_lost = True
+        """Ends the threads; a busy one ends when its handler returns."""
+        for thread in list(self._workers):
+            thread.is_abandoned = True
         while self._wake_one():
             pass
 
-    # In a thread
+    # Called by the threads
 
     def take(self, thread: "_WorkerThread[P]") -> P | None:
-        """The next piece, waiting for it; None: go home."""
-        while not thread.is_lost and len(self._here) <= self._crew.most:
+        """Returns the next item, waiting for it; None: the thread ends."""
+        while not thread.is_abandoned and len(self._workers) <= self._size.max_workers:
             try:
-                piece = thread.piece = self._work.popleft()
+                item = thread.item = self._work.popleft()
             except IndexError:
-                if len(self._here) > self._crew.least and self._resting:
+                if len(self._workers) > self._size.min_workers and self._idle:
                     return None
-                self._resting.append(thread)
-                if self._work or thread.is_lost:  # it came between the two looks
+                self._idle.append(thread)
+                # Work that came between the pop and the append found no idle thread to wake: look again. The
+                # thread that `_wake_one` picks may be this one; its lock is then released before it waits.
+                if self._work or thread.is_abandoned:
                     self._wake_one()
                 thread.wake.acquire()
-                self._called = False
+                self._is_worker_coming = False
                 continue
-            if piece.lacks and self._work:
-                self._fill(piece)
-            if self._work and not self._called:
-                self._call_one()
-            return piece
+            if item.capacity and self._work:
+                self._top_up(item)
+            # There is more than this thread can do at once: bring in one more before the handler runs.
+            if self._work and not self._is_worker_coming:
+                self._add_worker()
+            return item
         return None
 
-    def give_back(self, thread: "_WorkerThread[P]", piece: P) -> None:
-        thread.piece = None
-        if thread.is_lost:  # nobody waits for it any more
+    def give_back(self, thread: "_WorkerThread[P]", item: P) -> None:
+        """Hands a finished item to the loop, unless it was abandoned meanwhile."""
+        thread.item = None
+        if thread.is_abandoned:
             return
-        self._done.append(piece)
-        self._tell()
+        self._done.append(item)
+        self._schedule_collect()
 
-    def begin(self) -> None:
-        self._called = False
+    def started(self) -> None:
+        """Notes that a new thread has begun to take work."""
+        self._is_worker_coming = False
 
-    def left(self, thread: "_WorkerThread[P]") -> None:
-        self._here.pop(thread, None)
-        if thread.piece is not None and not thread.is_lost:  # it was killed: others take it up
-            self._work.appendleft(thread.piece)
-        self._called = False
-        self._tell()
+    def exited(self, thread: "_WorkerThread[P]") -> None:
+        """Removes a thread that ends; an item that it did not finish goes to another."""
+        self._workers.pop(thread, None)
+        if thread.item is not None and not thread.is_abandoned:  # the thread was killed by an exception
+            self._work.appendleft(thread.item)
+        self._is_worker_coming = False
+        self._schedule_collect()
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+    def _schedule_collect(self) -> None:
+        # Two threads may both see False and schedule twice: the second call then collects nothing.
+        if not self._is_collecting:
+            self._is_collecting = True
             try:
-                self._loop.call_soon_threadsafe(self._look)
-            except RuntimeError:  # the loop is closed: there is nobody left to tell
+                self._loop.call_soon_threadsafe(self._collect_done)
+            except RuntimeError:  # the loop is closed: the result is not needed any more
                 return
 
-    # Anywhere
+    # Called from any thread
 
     def _wake_one(self) -> bool:
         try:
-            thread = self._resting.pop()
+            thread = self._idle.pop()
         except IndexError:
             return False
         thread.wake.release()
         return True
 
-    def _call_one(self) -> None:
-        if self._called or not self._work:
+    def _add_worker(self) -> None:
+        """Wakes an idle thread, or starts one, if there is work and no thread is coming already."""
+        if self._is_worker_coming or not self._work:
             return
-        self._called = True  # until it has come
+        self._is_worker_coming = True  # until it has taken work
         if self._wake_one():
             return
-        with self._hiring:
-            if len(self._here) < self._crew.most:
-                self._hire()
+        # The lock keeps two threads from starting one more than the limit allows.
+        with self._spawn_lock:
+            if len(self._workers) < self._size.max_workers:
+                self._spawn()
             else:
-                self._called = False
+                self._is_worker_coming = False
 
-    def _hire(self) -> None:
+    def _spawn(self) -> None:
         thread = _WorkerThread(self, f"{self._name}-{next(_numbers)}")
-        self._here[thread] = None
+        self._workers[thread] = None
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more: those who are here do the work
-            log.warning("No thread for a handler: %s", error)
-            del self._here[thread]
-            self._called = False
+        except RuntimeError as error:  # the system allows no more threads: those that run do the work
+            log.warning("Cannot start a thread for a handler: %s", error)
+            del self._workers[thread]
+            self._is_worker_coming = False
 
 
 class _WorkerThread(threading.Thread, Generic[P]):
     def __init__(self, pool: ThreadPool[P], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._pool = pool
+        # Held while the thread runs: releasing it once wakes the thread, also before it waits.
         self.wake = threading.Lock()
         self.wake.acquire()
-        self.is_lost = False
-        self.piece: P | None = None
+        self.is_abandoned = False
+        self.item: P | None = None
 
     def run(self) -> None:
         pool = self._pool
-        pool.begin()
+        pool.started()
         try:
-            while (piece := pool.take(self)) is not None:
-                piece.run()
-                pool.give_back(self, piece)
+            while (item := pool.take(self)) is not None:
+                item.run()
+                pool.give_back(self, item)
         finally:
-            pool.left(self)
+            pool.exited(self)
 
 
 class ConcurrencySlots:
-    """So many at a time; the number may change while some are taken."""
+    """Limits how many tasks do something at the same time; the limit may change while slots are taken."""
 
-    def __init__(self, crew: WorkerPoolSize) -> None:
-        self._crew = crew
+    def __init__(self, size: WorkerPoolSize) -> None:
+        self._size = size
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def take(self) -> None:
-        while self._taken >= self._crew.most:
+    async def acquire(self) -> None:
+        """Returns when a slot is free, in the order of calls."""
+        while self._taken >= self._size.max_workers:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 await turn
             except BaseException:
-                if turn.done() and not turn.cancelled():  # our turn had come: it is another's now
-                    self._next()
+                # Woken and cancelled in the same turn of the loop: the slot goes to the next one.
+                if turn.done() and not turn.cancelled():
+                    self._wake_next()
                 raise
         self._taken += 1
 
-    def give(self) -> None:
+    def release(self) -> None:
+        """Frees a slot."""
         self._taken -= 1
-        self._next()
+        self._wake_next()
 
     def resize(self) -> None:
-        for _ in range(self._crew.most - self._taken):
-            self._next()
+        """Adapts to a changed limit."""
+        for _ in range(self._size.max_workers - self._taken):
+            self._wake_next()
 
-    def _next(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

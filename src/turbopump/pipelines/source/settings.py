@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.subscription import ALL, choice
+from turbopump.client.group.subscription import ALL, parse_expression
 from turbopump.client.message import MessageQueue
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
@@ -353,7 +353,7 @@ def _filter(options: FormatOptions) -> SourceFilter:
             "options tags and sql are both given: give sql alone, which can test the property TAGS"
         )
     try:
-        expression, kind = choice(options["tags"] or ALL, options["sql"], None)
+        expression, kind = parse_expression(options["tags"] or ALL, options["sql"], None)
     except InvalidArgument as bad:
         raise BadOption(f"option {bad}") from None
     if kind != TAG:

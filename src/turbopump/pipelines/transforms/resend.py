@@ -3,12 +3,12 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.client.admin.dead_letters import MADE_FROM, OF_THEIR_WAY
+from turbopump.client.admin.dead_letters import DELIVERY_PROPERTIES, MADE_FROM
 from turbopump.pipelines.sink.rows import NOT_FREE
 from turbopump.protocol import properties
 
 SENT = ("body", "tags", "keys", "delayLevel", "deliverTime", "shardingKey")
-NOT_KEPT = sorted(NOT_FREE | OF_THEIR_WAY | {MADE_FROM, properties.RETRY_TOPIC})
+NOT_KEPT = sorted(NOT_FREE | DELIVERY_PROPERTIES | {MADE_FROM, properties.RETRY_TOPIC})
 QUEUE = ("topic", "brokerName", "queueId")
 OFFSET, TIME, AT = "queueOffset", "storeTimestamp", "__at"
 

@@ -202,7 +202,7 @@ def test_a_body_that_does_not_fit_is_a_failed_delivery_that_names_the_field(
             assert letter.body == b'{"id": "one"}'
 
     run_virtual(scene())
-    assert "the body is no Order: Expected `int`, got `str` - at `$.id`" in caplog.text
+    assert "the body must be Order: Expected `int`, got `str` - at `$.id`" in caplog.text
 
 
 @virtual

@@ -133,7 +133,7 @@ def test_what_a_decorator_shows_counts() -> None:
     def quoted(order: "Order") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821
         return order
 
-    with pytest.raises(InvalidArgument, match="cannot be read"):
+    with pytest.raises(InvalidArgument, match="cannot resolve"):
         given(quoted)
     quoted.__annotations__.pop("return")
     assert given(quoted) == Order(7)
@@ -147,10 +147,10 @@ def test_a_body_that_does_not_fit_names_the_field() -> None:
     def text(text: str) -> None: ...
 
     for function, body, told in (
-        (order, b'{"id": "seven"}', r"the body is no Order: .*\$.id"),
-        (order, b"{", "the body is no Order"),
+        (order, b'{"id": "seven"}', r"the body must be Order: .*\$.id"),
+        (order, b"{", "the body must be Order"),
         (model, b"bad", "id\n  Field required"),
-        (text, b"\xff", "no UTF-8"),
+        (text, b"\xff", "must be UTF-8"),
     ):
         with pytest.raises(UnreadableMessage, match=told):
             given(function, body)
@@ -170,7 +170,7 @@ def test_functions_that_cannot_be_handlers_are_refused_with_what_could() -> None
             Handler(function)
     with pytest.raises(InvalidArgument, match=r"message\.json"):
         Handler(unknown)
-    with pytest.raises(InvalidArgument, match="a handler is a function"):
+    with pytest.raises(InvalidArgument, match="a handler must be a function"):
         Handler("print")  # type: ignore[arg-type]
 
 

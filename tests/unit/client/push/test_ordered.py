@@ -201,7 +201,7 @@ def test_a_queue_that_another_has_locked_is_not_touched_until_it_is_free() -> No
             await one.start()
             await town.clock.sleep(2)
             town.network.break_connections("127.0.0.1")
-            await one._running.queues.pull_no_more()
+            await one._running.queues.stop_pulling()
             dead = one._running
             dead._locks.unlock = nothing  # type: ignore[union-attr,method-assign]
             dead._locks.renew = nothing  # type: ignore[union-attr,method-assign]

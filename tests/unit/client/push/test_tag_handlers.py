@@ -103,7 +103,7 @@ async def test_each_handler_of_a_topic_has_batches_of_its_own() -> None:
             {"tags": "open", "ordered": True},
             "auto_commit=False must be the only one of its topic",
         ),
-        ({"tags": "paid"}, {"tags": "open", "ordered": True}, "ordered or not"),
+        ({"tags": "paid"}, {"tags": "open", "ordered": True}, "ordered for all its topics or for none"),
     ],
 )
 def test_a_second_handler_that_is_ambiguous_is_refused(

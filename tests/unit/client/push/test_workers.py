@@ -14,7 +14,7 @@ PATIENCE_S = 5.0
 
 
 class Work:
-    lacks = 0
+    capacity = 0
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
@@ -73,9 +73,9 @@ def test_threads_come_until_there_are_enough_and_all_work_is_done() -> None:
         threads = ThreadPool[Work](WorkerPoolSize(1, 4), done.extend, "test")
         threads.submit([Work(meeting.attend) for _ in range(10)])
         await meeting.reaches(4)
-        assert len(list(threads.in_hand())) == 4
+        assert len(list(threads.in_progress())) == 4
         meeting.door.set()
-        await threads.quiet()
+        await threads.wait_done()
         assert (len(done), meeting.most) == (10, 4)
         threads.end()
 
@@ -84,17 +84,17 @@ def test_threads_come_until_there_are_enough_and_all_work_is_done() -> None:
 
 def test_the_number_of_threads_can_grow_and_shrink_while_they_work() -> None:
     async def scene() -> None:
-        meeting, crew, done = Meeting(), WorkerPoolSize(1, 1), list[Work]()
-        threads = ThreadPool[Work](crew, done.extend, "test")
+        meeting, size, done = Meeting(), WorkerPoolSize(1, 1), list[Work]()
+        threads = ThreadPool[Work](size, done.extend, "test")
         threads.submit([Work(meeting.attend) for _ in range(8)])
         await meeting.reaches(1)
-        crew.most = 3
+        size.max_workers = 3
         threads.resize()
         await meeting.reaches(3)
-        crew.most = 1
+        size.max_workers = 1
         threads.resize()
         meeting.door.set()
-        await threads.quiet()
+        await threads.wait_done()
         assert len(done) == 8
         second = Meeting()
         threads.submit([Work(second.attend) for _ in range(4)])
@@ -102,7 +102,7 @@ def test_the_number_of_threads_can_grow_and_shrink_while_they_work() -> None:
         await asyncio.sleep(0.05)
         assert second.most == 1
         second.door.set()
-        await threads.quiet()
+        await threads.wait_done()
         threads.end()
 
     run(scene())
@@ -116,7 +116,7 @@ def test_a_thread_that_is_given_up_makes_room_for_another() -> None:
         threads.submit([blocker, next_one])
         await stuck.reaches(1)
         threads.abandon(blocker)
-        await threads.quiet()
+        await threads.wait_done()
         assert done == [next_one]
         stuck.door.set()
         await asyncio.sleep(0.05)
@@ -132,9 +132,9 @@ def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
         threads = ThreadPool[Work](WorkerPoolSize(2, 2), done.extend, "goers")
         threads.submit([Work(meeting.attend) for _ in range(5)])
         await meeting.reaches(2)
-        threads.forget_waiting()
+        threads.discard_waiting()
         meeting.door.set()
-        await threads.quiet()
+        await threads.wait_done()
         assert len(done) == 2
         threads.end()
         await gone("turbopump-goers")
@@ -154,7 +154,7 @@ def test_what_a_thread_had_when_it_was_killed_is_done_by_another(monkeypatch: py
 
         pieces = [Work(fatal), Work(lambda: None)]
         threads.submit(pieces)
-        await threads.quiet()
+        await threads.wait_done()
         assert done == pieces
         threads.end()
         await gone("turbopump-killed")
@@ -175,17 +175,17 @@ def test_coroutines_come_until_there_are_enough() -> None:
             inside -= 1
 
         done: list[Work] = []
-        crew = WorkerPoolSize(1, 4)
-        pool = CoroutinePool[Work](crew, done.extend, SystemClock())
+        size = WorkerPoolSize(1, 4)
+        pool = CoroutinePool[Work](size, done.extend, SystemClock())
         pool.submit([Work(attend) for _ in range(10)])
         await asyncio.sleep(0.01)
         assert inside == 4
-        crew.most = 6
+        size.max_workers = 6
         pool.resize()
         await asyncio.sleep(0.01)
         assert inside == 6
         door.set()
-        await pool.quiet()
+        await pool.wait_done()
         assert (len(done), most) == (10, 6)
         await pool.end()
 
@@ -205,7 +205,7 @@ def test_a_handler_that_cancels_its_own_task_ends_nothing() -> None:
         done: list[Work] = []
         pool = CoroutinePool[Work](WorkerPoolSize(1, 1), done.extend, SystemClock())
         pool.submit([Work(selfish), Work(fine), Work(selfish), Work(fine)])
-        await pool.quiet()
+        await pool.wait_done()
         assert len(done) == 4
         await pool.end()
 
@@ -223,9 +223,9 @@ def test_a_coroutine_that_is_given_up_makes_room_for_another() -> None:
         blocker, next_one = Work(never.wait), Work(fine)
         pool.submit([blocker, next_one])
         await asyncio.sleep(0.01)
-        assert list(pool.in_hand()) == [blocker]
+        assert list(pool.in_progress()) == [blocker]
         pool.abandon(blocker)
-        await pool.quiet()
+        await pool.wait_done()
         assert done == [next_one]
         never.set()
         await asyncio.sleep(0.01)
@@ -250,7 +250,7 @@ def test_handlers_that_never_wait_let_others_have_the_loop() -> None:
         task = asyncio.create_task(other())
         pool = CoroutinePool[Work](WorkerPoolSize(20, 20), lambda done: None, SystemClock())
         pool.submit([Work(busy) for _ in range(400)])
-        await pool.quiet()
+        await pool.wait_done()
         assert turns > 3
         task.cancel()
         await pool.end()
@@ -260,20 +260,20 @@ def test_handlers_that_never_wait_let_others_have_the_loop() -> None:
 
 def test_slots_are_given_in_turn_and_their_number_may_change() -> None:
     async def scene() -> None:
-        crew = WorkerPoolSize(1, 1)
-        slots, order = ConcurrencySlots(crew), list[int]()
+        size = WorkerPoolSize(1, 1)
+        slots, order = ConcurrencySlots(size), list[int]()
 
         async def hold(number: int) -> None:
-            await slots.take()
+            await slots.acquire()
             order.append(number)
             await asyncio.sleep(0.01)
-            slots.give()
+            slots.release()
 
         tasks = [asyncio.create_task(hold(number)) for number in range(4)]
         await asyncio.sleep(0)
         assert order == [0]
         tasks[1].cancel()
-        crew.most = 2
+        size.max_workers = 2
         slots.resize()
         await asyncio.sleep(0.001)
         assert order == [0, 2]
@@ -291,7 +291,7 @@ def test_no_piece_is_lost_between_many_threads(count: int) -> None:
         for _ in range(10):
             threads.submit([Work(lambda: None) for _ in range(count)])
             await asyncio.sleep(0)
-        await threads.quiet()
+        await threads.wait_done()
         assert len(done) == 10 * count
         threads.end()
 

@@ -41,8 +41,8 @@ def test_topics_are_appended_to():
     ("given", "words"),
     [
         ({"nameServer": ""}, "nameServer must be host:port"),
-        ({"topic": "a b"}, "characters that are not allowed"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the brokers"),
+        ({"topic": "a b"}, "only letters"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "brokers' own"),
         ({"delivery": "twice"}, "must be one of exactly-once, at-least-once"),
         ({"delivery": "at-least-once", "transactionalId": "x"}, "is for delivery=exactly-once"),
         ({"txnVersion": "1"}, "give transactionalId too"),
