@@ -6,8 +6,8 @@
     python scripts/walks.py --compare before.json after.json     # two results, as docs/results/walks.md
 
 A walk is traced, not estimated. A server (or a client) of the tree runs in a process of its own. A scenario
-is put to it ten times after one round that warms it up, and the lines that its event loop executes in each of
-the ten rounds are the lines on the path. Work that only happens to run at the same time is in some rounds and
+is put to it 16 times after one round that warms it up, and the lines that its event loop executes in each of
+the 16 rounds are the lines on the path. Work that only happens to run at the same time is in some rounds and
 not in others, and so falls out. Periodic flushes are put off by configuration; of a walk that takes longer
 than half a second, files are left out that execute the same lines while nothing is asked.
 

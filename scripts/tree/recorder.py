@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-ROUNDS = 10
+ROUNDS = 16
 QUIET_S = 0.03  # after this long without a line of the package, what was asked is done
 LINES_TO_READ = 10
 LEFT_OUT = ("cli/", "testing/")  # the command line that starts a server, and what only tests use
