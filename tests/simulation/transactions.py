@@ -146,7 +146,7 @@ class TransactionSimulation(CrashingStore):
         self.files = ConfigFiles(self.config.config_dir, self.disk)
         self.offsets = CommittedOffsets(OffsetRules(), self.clock)
         self.files.load(FILE, lambda data: self.offsets.load(data) >= 0)
-        self.offsets.mend(store.queues, store.recovered_end, self.clock.now_ms())
+        self.offsets.recover(store.queues, store.recovered_end, self.clock.now_ms())
         self._start_store()
         if not self.noted:
             store.log.append([Draft(store.queues.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])

@@ -258,7 +258,7 @@ class Broker:
         )
         if self.config.filters.bit_maps:
             store.queues.files.bit_map = tables.filters.bit_map
-        recovered_end = tables.offsets.mend(store.queues, store.recovered_end, self._clock.now_ms())
+        recovered_end = tables.offsets.recover(store.queues, store.recovered_end, self._clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
         return recovered_end

@@ -18,9 +18,9 @@ from turbopump.broker.admin.runtime import RuntimeHandler
 from turbopump.broker.admin.statistics import StatisticsHandler
 from turbopump.broker.admin.topics import TopicHandler
 from turbopump.broker.config import BrokerConfig, load
-from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.clients import ClientHandler
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.locks import LockHandler, LockTable

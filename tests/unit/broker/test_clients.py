@@ -9,7 +9,7 @@ from tests.unit.broker.clients_kit import beat
 from tests.unit.broker.kit import Bench, Peer
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.groups.members import COMPARED_SUBSCRIPTIONS, ConsumerGroup
+from turbopump.broker.groups.members import MAX_COMPARED_SUBSCRIPTIONS, ConsumerGroup
 from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import ConsumerListBody, SubscriptionGroupConfig
 from turbopump.protocol.command import Command
@@ -212,7 +212,7 @@ def test_a_quarrel_is_looked_at_only_when_somebody_says_something_new(
             await two.ask(HEARTBEAT, beat("c2", "G", topics=("U",)))
         assert compared == 2
         for extra in ("X", "Y"):
-            many = (*(f"T{number}" for number in range(COMPARED_SUBSCRIPTIONS)), extra)
+            many = (*(f"T{number}" for number in range(MAX_COMPARED_SUBSCRIPTIONS)), extra)
             await two.ask(HEARTBEAT, beat("c2", "G", topics=many))
         assert compared == 2
 

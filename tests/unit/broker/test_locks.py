@@ -80,7 +80,7 @@ def test_locks_are_bounded_and_swept() -> None:
 
 
 def test_a_group_cannot_take_all_the_places() -> None:
-    locks = LockTable(LIVE_S, most=10, most_of_group=4)
+    locks = LockTable(LIVE_S, max_locks=10, max_of_group=4)
     wanted = [queue(number) for number in range(20)]
     assert locked(locks, "one", *wanted, now=0) == [0, 1, 2, 3]
     assert locked(locks, "one", *wanted, now=20) == [0, 1, 2, 3]

@@ -207,7 +207,7 @@ def test_only_a_list_of_subscriptions_that_comes_or_goes_is_news() -> None:
     def is_news() -> bool:
         group = members.consumer_group("G")
         assert group is not None
-        news, group.wishes.is_new = group.wishes.is_new, False
+        news, group.subscription_sets.is_new = group.subscription_sets.is_new, False
         return news
 
     members.add_consumer(tags("G", T="A"), member("a"))

@@ -11,8 +11,8 @@ from tests.unit.remoting.kit import connected, turn
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules, OffsetRules
-from turbopump.broker.consume.fence import FIRST_LIFE, FREE, HANDED, ReusedOffsets
-from turbopump.broker.groups.offsets import SLICE, CommittedOffsets, OffsetHandler
+from turbopump.broker.consume.reused_offsets import FIRST_GENERATION, FREE, HANDED, ReusedOffsets
+from turbopump.broker.groups.offsets import ROWS_PER_TURN, CommittedOffsets, OffsetHandler
 from turbopump.broker.persist import PersistedTable
 from turbopump.broker.topics import Topic
 from turbopump.protocol.command import ONEWAY, Command, encode
@@ -145,11 +145,11 @@ def test_a_clone_is_newer_than_a_pending_reset() -> None:
 
 
 @virtual
-async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() -> None:
+async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_reused_offsets() -> None:
     bench = Bench()
-    fence = ReusedOffsets(bench.store.queues, 0)
+    reused = ReusedOffsets(bench.store.queues, 0)
     requests = OffsetHandler(
-        bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: 0, fence, bench.clock
+        bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: 0, reused, bench.clock
     )
     peer = Peer(*connected(Router(requests.routes()).serve))
     bench.topics.update(Topic("T", 2, 2), {})
@@ -157,15 +157,15 @@ async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() 
     asked = [("G", "T", 1), ("G", "T", 2), ("G", "T", -1), ("G", "Invented", 0), ("Invented", "T", 0)]
     for group, topic, queue_id in asked:
         await peer.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
-    key = ("G", "T", 1, FIRST_LIFE)
+    key = ("G", "T", 1, FIRST_GENERATION)
     assert peer.connection.attributes == {FREE: {key}}
     bench.offsets.commit("G", "T", 1, 5)
     for group, topic, queue_id in asked:
         await peer.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
     assert peer.connection.attributes == {FREE: {key}, HANDED: {key: 5}}
-    assert fence._hosts == {(peer.connection.peer[0], key): 5}
-    fence.group_deleted("G")
-    assert fence._hosts == {}
+    assert reused._hosts == {(peer.connection.peer[0], key): 5}
+    reused.group_deleted("G")
+    assert reused._hosts == {}
 
 
 def test_what_was_pulled_is_ahead_of_what_was_committed() -> None:
@@ -180,7 +180,7 @@ def test_what_was_pulled_is_ahead_of_what_was_committed() -> None:
 @virtual
 async def test_a_large_table_is_written_in_slices_and_others_have_their_turn_between_two() -> None:
     offsets = table()
-    for number in range(3 * SLICE + 1):
+    for number in range(3 * ROWS_PER_TURN + 1):
         offsets.commit(f"G{number}", "T", 0, number)
     written: list[bytes] = []
     workers = SimulatedWorkers(SimulatedDisk(Chance(1), VirtualClock()))
@@ -196,7 +196,7 @@ async def test_a_large_table_is_written_in_slices_and_others_have_their_turn_bet
     assert not written
     await asyncio.sleep(0.05)
     again = table()
-    assert again.load(written[0]) >= 3 * SLICE + 1
+    assert again.load(written[0]) >= 3 * ROWS_PER_TURN + 1
     assert again.query("G0", "T", 0) == 77
     await file.close()
     again.load(written[-1])

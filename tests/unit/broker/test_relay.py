@@ -252,7 +252,7 @@ async def test_who_is_silent_leaves_or_talks_nonsense_is_left_out_after_five_sec
 @virtual
 async def test_a_large_group_is_asked_in_turns() -> None:
     async with running() as desk:
-        clients = [await Consumer(at(i)).join(desk, f"c{i}") for i in range(relay.ASKED_AT_ONCE * 2)]
+        clients = [await Consumer(at(i)).join(desk, f"c{i}") for i in range(relay.MAX_CONCURRENT_CALLS * 2)]
         assert len(offsets(await ask_status(desk))) == len(clients)
         for client in clients:
             await client.close()

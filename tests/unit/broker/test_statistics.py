@@ -8,7 +8,15 @@ from tests.kit import virtual
 from tests.unit.broker.desk import Desk, running
 from tests.unit.broker.kit import Bench
 
-from turbopump.broker.metrics.statistics import DAY, HOUR, MINUTE, SLICE, WINDOWS, Figures, Item
+from turbopump.broker.metrics.statistics import (
+    DAY,
+    HOUR,
+    MINUTE,
+    QUEUES_PER_TURN,
+    WINDOWS,
+    Figures,
+    StatisticsItem,
+)
 from turbopump.protocol import batch
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem, ConsumeStats, KVTable, TopicStatsTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -54,7 +62,7 @@ def reference(history: list[tuple[int, int]], window: int) -> Figures:
 def test_windows_are_apaches_though_quiet_items_are_not_touched(window: int, busy: tuple[int, int]) -> None:
     """An item that changes in the first `on` of every `period` ticks."""
     period, on = busy
-    item = Item(born=0)
+    item = StatisticsItem(born=0)
     history, changed = [], False
     for tick in range(1, 12_000):
         if tick % period < on:
@@ -71,7 +79,7 @@ def test_windows_are_apaches_though_quiet_items_are_not_touched(window: int, bus
 
 
 def test_an_item_that_begins_late_has_a_short_window() -> None:
-    item = Item(born=100)
+    item = StatisticsItem(born=100)
     item.value, item.times = 60, 3
     assert item.figures(MINUTE, 100) == Figures()
     item.snapshot(MINUTE, 101)
@@ -104,7 +112,7 @@ def test_many_busy_queues_are_counted_in_slices() -> None:
                     bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
             turns = 0
             await work()
-            assert turns >= 5000 // SLICE - 1
+            assert turns >= 5000 // QUEUES_PER_TURN - 1
         other.cancel()
 
     run_virtual(main())
@@ -114,11 +122,11 @@ def test_many_busy_queues_are_counted_in_slices() -> None:
 async def test_two_who_count_at_once_count_everything_once() -> None:
     bench = Bench()
     queue = bench.store.queues.queue("T", 0)
-    for number in range(3 * SLICE):
+    for number in range(3 * QUEUES_PER_TURN):
         bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
     await asyncio.gather(bench.statistics.tick(), bench.statistics.forget_group("group-7"))
     totals = bench.statistics.totals("GROUP_GET_NUMS")
-    assert len(totals) == 3 * SLICE - 1
+    assert len(totals) == 3 * QUEUES_PER_TURN - 1
     assert bench.statistics.get_total.now == sum(totals.values()) + 1
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
@@ -33,14 +33,14 @@ class GroupHandler:
         topics: Topics,
         offsets: CommittedOffsets,
         statistics: Statistics,
-        fence: ReusedOffsets,
+        reused: ReusedOffsets,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._groups = groups
         self._topics = topics
         self._offsets = offsets
         self._statistics = statistics
-        self._fence = fence
+        self._reused = reused
         self._settled = settled
 
     def routes(self) -> Routes:
@@ -69,7 +69,7 @@ class GroupHandler:
     async def delete(self, request: Request[DeleteSubscriptionGroupRequest]) -> Answer:
         header = request.header
         existed = self._groups.delete(header.groupName)
-        self._fence.group_deleted(header.groupName)
+        self._reused.group_deleted(header.groupName)
         if header.cleans_offsets:
             self._offsets.forget_group(header.groupName)
         if existed:

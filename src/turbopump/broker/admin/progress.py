@@ -44,8 +44,8 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.times import MessageTimes
 
 AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
-GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...
-QUEUES_AT_ONCE = 500  # ... and within, when a topic has many
+GROUPS_PER_TURN = 50  # of 317: others have their turn between ...
+QUEUES_PER_TURN = 500  # ... and within, when a topic has many
 
 
 class ProgressHandler:
@@ -102,7 +102,7 @@ class ProgressHandler:
         in_flight = 0
         consumed = _Consumed(self._store.times)
         for number, group in enumerate(self._groups.all()):
-            if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
+            if number % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
                 await self._clock.sleep(0)
             stats = [
                 await self._stats(group.name, topic, consumed)
@@ -188,7 +188,7 @@ class ProgressHandler:
         for queue_id in range(queues):
             key = MessageQueue(self._broker_name, queue_id, topic.name)
             table[key] = self._progress(group, topic.name, queue_id, consumed)
-            if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await self._clock.sleep(0)
         return table
 

@@ -7,7 +7,7 @@ import msgspec
 
 from turbopump.broker.admin.store_times import StoreTimes
 from turbopump.broker.attributes import parse_changes
-from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
@@ -44,7 +44,7 @@ class TopicHandler:
         offsets: CommittedOffsets,
         store: Storage,
         statistics: Statistics,
-        fence: ReusedOffsets,
+        reused: ReusedOffsets,
         broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
@@ -52,7 +52,7 @@ class TopicHandler:
         self._offsets = offsets
         self._store = store
         self._statistics = statistics
-        self._fence = fence
+        self._reused = reused
         self._broker_name = broker_name
         self._settled = settled
         self.on_created: Callable[[bool, bool, int], None] | None = None
@@ -117,7 +117,7 @@ class TopicHandler:
         if existed or is_valid(name):
             self._store.queues.delete_topic(name)
         if existed:
-            self._fence.topic_deleted(name, self._store.log.end)
+            self._reused.topic_deleted(name, self._store.log.end)
         await self._store.upkeep.sync_removals()
         if existed:
             await self._settled()

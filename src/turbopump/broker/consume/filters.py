@@ -41,12 +41,12 @@ log = logging.getLogger(__name__)
 FILE = "consumerFilter.json"
 TAG_TYPES = (None, "", TAG)
 MAX_FILTERS = 10_000  # of all groups; more are not registered, and their pulls are refused
-MAX_READ = 1024  # expressions that are kept read, good and bad ...
-MAX_KEPT_TEXT = (
+MAX_PARSED = 1024  # expressions that are kept read, good and bad ...
+MAX_PARSED_LENGTH = (
     4096  # ... if they are no longer than this; longer ones are read again when a pull brings them
 )
-LOADED_DEAD_MS = 30_000  # before a start, all consumers are taken to have left
-WORK = 100_000  # terms evaluated for one pull, about 50 ms: whoever wants more asks again
+LOADED_INACTIVE_MS = 30_000  # before a start, all consumers are taken to have left
+MAX_TERMS_PER_PULL = 100_000  # terms evaluated for one pull, about 50 ms: whoever wants more asks again
 BAD_LINES = 10  # about expressions that cannot be read, per ...
 BAD_INTERVAL_S = 60.0
 
@@ -58,7 +58,7 @@ class PullFilter:
     """How a pull chooses: by property strings, of so many messages at most, and before by their bit maps."""
 
     matches: Matches
-    most: int
+    max_scanned: int
     bits: Bits | None = None
 
 
@@ -90,13 +90,13 @@ def predicate_of(kind: str | None, expression: str | None) -> Predicate:
         raise SubscriptionUnreadable(f"expressions are of type TAG or {SQL92}, not {kind}")
     if not expression:
         raise SubscriptionUnreadable("the expression is empty")
-    found = _read(expression) if len(expression) <= MAX_KEPT_TEXT else _read.__wrapped__(expression)
+    found = _read(expression) if len(expression) <= MAX_PARSED_LENGTH else _read.__wrapped__(expression)
     if isinstance(found, BadExpression):
         raise SubscriptionUnreadable(str(found))
     return found
 
 
-@lru_cache(maxsize=MAX_READ)
+@lru_cache(maxsize=MAX_PARSED)
 def _read(expression: str) -> Predicate | BadExpression:
     try:
         return compile_sql(expression)
@@ -160,7 +160,7 @@ class GroupFilters:
             raise FilterDataNotLatest("the consumer's consumer filter data not latest")
         self._check_enabled(kind)
         if self._rules.retries and topic.startswith(RETRY_PREFIX):
-            return PullFilter(lambda message: self._matches_retried(group, message), WORK)
+            return PullFilter(lambda message: self._matches_retried(group, message), MAX_TERMS_PER_PULL)
         bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
         return replace(_wanted(found.predicate), bits=bits)
 
@@ -317,7 +317,7 @@ class GroupFilters:
         except SubscriptionUnreadable as bad:
             log.warning("%s: the expression of group %s for %s: %s", FILE, one.consumerGroup, one.topic, bad)
             predicate = None
-        dead_ms = one.deadTime or max(self._clock.now_ms() - LOADED_DEAD_MS, one.bornTime)
+        dead_ms = one.deadTime or max(self._clock.now_ms() - LOADED_INACTIVE_MS, one.bornTime)
         positions = tuple(one.bloomFilterData.bitPos)
         return GroupFilter(
             one.consumerGroup,
@@ -365,4 +365,4 @@ class GroupFilters:
 
 
 def _wanted(predicate: Predicate) -> PullFilter:
-    return PullFilter(predicate.matches, max(WORK // predicate.terms, 1))
+    return PullFilter(predicate.matches, max(MAX_TERMS_PER_PULL // predicate.terms, 1))

@@ -14,8 +14,8 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import GetResult, GetStatus, QueueReader
 
-MOST_SEEN = 800  # messages put to a module for one pull, as many as other pulls look at
-MOST_BYTES = 256 << 10  # of one answer, as for messages in memory
+MAX_SCANNED = 800  # messages put to a module for one pull, as many as other pulls look at
+MAX_ANSWER_BYTES = 256 << 10  # of one answer, as for messages in memory
 
 
 class ModulePulls:
@@ -23,13 +23,19 @@ class ModulePulls:
         self._reader = reader
         self._turn = asyncio.Lock()
 
-    async def choose(self, queue: ConsumeQueue, offset: int, most: int, module: FilterModule) -> GetResult:
+    async def choose(
+        self, queue: ConsumeQueue, offset: int, max_messages: int, module: FilterModule
+    ) -> GetResult:
         """Raises FilterFailed, or OSError. The result is as if the others had been filtered by tags."""
         chosen: list[bytes] = []
         size, at = 0, offset
         found = await self._one(queue, at)
-        for _ in range(MOST_SEEN):
-            if found.status is not GetStatus.FOUND or len(chosen) >= max(most, 1) or size >= MOST_BYTES:
+        for _ in range(MAX_SCANNED):
+            if (
+                found.status is not GetStatus.FOUND
+                or len(chosen) >= max(max_messages, 1)
+                or size >= MAX_ANSWER_BYTES
+            ):
                 break
             record = found.body
             if await self._wants(module, record):

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.consume.pull import PullHandler
 from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.consume.send_back import SendBackHandler
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from turbopump.broker.config import PollConfig
-from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.consume.filter_modules import FilterFailed, FilterModule
 from turbopump.broker.consume.filters import GroupFilters, PullFilter, is_tag
 from turbopump.broker.consume.module_pulls import ModulePulls
 from turbopump.broker.consume.parked import ParkedPulls
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
@@ -79,7 +79,7 @@ class Pull:
     queue: ConsumeQueue
     offset: int
     accepts: Callable[[int], bool] | None
-    wanted: PullFilter | None  # by properties
+    filter: PullFilter | None  # by properties
     topic_sys_flag: int
     group_sys_flag: int
     rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
@@ -91,7 +91,7 @@ class Pull:
 
     @property
     def matches(self) -> Callable[[bytes], bool] | None:
-        return None if self.wanted is None else self.wanted.matches
+        return None if self.filter is None else self.filter.matches
 
 
 class PullHandler:
@@ -107,7 +107,7 @@ class PullHandler:
         clock: Clock,
         polling: PollConfig,
         traffic: Traffic,
-        fence: ReusedOffsets,
+        reused: ReusedOffsets,
         filters: GroupFilters,
         broker_readable: Callable[[], bool] = lambda: True,
         serves_lite: Callable[[], bool] = lambda: True,
@@ -121,9 +121,9 @@ class PullHandler:
         self._clock = clock
         self._polling = polling
         self._traffic = traffic
-        self._fence = fence
+        self._reused = reused
         self._filters = filters
-        self._choosing = ModulePulls(store.reader)
+        self._module_pulls = ModulePulls(store.reader)
         self._broker_readable = broker_readable
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
@@ -284,22 +284,22 @@ class PullHandler:
 
     def _elsewhere(self, pull: Pull) -> GetResult | None:
         """For a consumer that has to go on from another offset than it asks for: which, and why."""
-        offsets, fence, queue = self._offsets, self._fence, pull.queue
-        if not offsets.has_resets and not fence.is_up:
+        offsets, reused, queue = self._offsets, self._reused, pull.queue
+        if not offsets.has_resets and not reused.is_active:
             return None
         header = pull.request.header
         group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
         if (offset := offsets.take_reset(group, topic, queue_id)) >= 0:
-            fence.told(group, topic, queue_id, offset)
+            reused.set_by_tool(group, topic, queue_id, offset)
             return GetResult(GetStatus.OFFSET_RESET, offset, queue.min_offset, queue.max_offset)
         if header.sysFlag & (PULL_SUBSCRIPTION | PULL_LITE) == PULL_SUBSCRIPTION:
             return None  # a reader that keeps its offsets itself: it may look where it likes
         peer = pull.request.connection
         committed = offsets.query(group, topic, queue_id)
-        if not fence.is_void(peer, group, topic, queue_id, pull.offset, committed):
+        if not reused.is_void(peer, group, topic, queue_id, pull.offset, committed):
             return None
         back = self._last_safe(pull)
-        fence.handed(peer, group, topic, queue_id, back)
+        reused.handed(peer, group, topic, queue_id, back)
         words = "Group %s was beyond what there is now of %s queue %d: back from %d to %d"
         log.warning(words, group, topic, queue_id, pull.offset, back)
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
@@ -309,7 +309,7 @@ class PullHandler:
         as far as that is not void; otherwise nothing."""
         header, queue = pull.request.header, pull.queue
         safe = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
-        end = self._fence.end(header.topic, header.queueId)
+        end = self._reused.end(header.topic, header.queueId)
         if header.sysFlag & PULL_COMMIT_OFFSET and end is not None:
             safe = max(safe, min(header.commitOffset, end))
         return min(max(safe, queue.min_offset), queue.max_offset)
@@ -325,8 +325,8 @@ class PullHandler:
             pull.accepts,
             may_wait=pull.fetches >= MAX_FETCHES,
             matches=pull.matches,
-            most=SCAN_UNITS if pull.wanted is None else pull.wanted.most,
-            bits=None if pull.wanted is None else pull.wanted.bits,
+            most=SCAN_UNITS if pull.filter is None else pull.filter.max_scanned,
+            bits=None if pull.filter is None else pull.filter.bits,
             bulk_bytes=header.bulkBytes or 0,
         )
         took_ms = int((self._clock.monotonic() - began) * 1000)
@@ -339,8 +339,8 @@ class PullHandler:
         header = pull.request.header
         where = header.consumerGroup, header.topic, header.queueId
         self._offsets.pulled(*where, result.next_offset)
-        if self._fence.is_up:
-            self._fence.handed(pull.request.connection, *where, result.next_offset)
+        if self._reused.is_active:
+            self._reused.handed(pull.request.connection, *where, result.next_offset)
 
     def _park(self, pull: Pull) -> bool:
         connection = pull.request.connection
@@ -456,7 +456,9 @@ class PullHandler:
         """Message by message. A module that fails ends the pull with an error: nothing is passed over."""
         request = pull.request
         try:
-            result = await self._choosing.choose(pull.queue, pull.offset, request.header.maxMsgNums, module)
+            result = await self._module_pulls.choose(
+                pull.queue, pull.offset, request.header.maxMsgNums, module
+            )
         except (FilterFailed, OSError) as failed:
             request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(failed), {}))
             return

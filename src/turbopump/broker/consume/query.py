@@ -1,12 +1,11 @@
-"""Finding messages and offsets without consuming (12, 33, 29 to 32).
+"""Finds messages and offsets without consuming them (12, 33, 29 to 32).
 
 In: a key, an offset or a time. Out: records as they are in the log, or a number. A topic or queue that does
-not exist counts as an empty one, as with Apache; only a key without a message is an answer of its own (22).
+not exist counts as an empty one, as with Apache; only a key without a message has its own answer code (22).
 """
 
-from typing import Protocol
-
 from turbopump.broker.storage import Storage
+from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.offsets import (
@@ -27,12 +26,10 @@ BY_TAG = "T"
 NOTHING = "can not find message, maybe time range not correct"
 
 
-class TopicTable(Protocol):
-    def find(self, name: str) -> object | None: ...
-
-
 class QueryHandler:
-    def __init__(self, store: Storage, topics: TopicTable) -> None:
+    """Answers queries by key, by offset and by time."""
+
+    def __init__(self, store: Storage, topics: Topics) -> None:
         self._store = store
         self._topics = topics
 
@@ -47,12 +44,15 @@ class QueryHandler:
         }
 
     async def by_key(self, request: Request[QueryMessageRequest]) -> Answer:
-        """Keys and unique keys share one index; asking by tag, as 5.5's tools can, finds nothing here."""
+        """Finds messages by key or unique key, which share one index.
+
+        A query by tag, as 5.5's tools can send, finds nothing here.
+        """
         header = request.header
         if header.indexType == BY_TAG:
             return _not_found()
         if header.maxNum < 0:
-            raise SystemFailure(f"maxNum cannot be {header.maxNum}")
+            raise SystemFailure(f"maxNum must not be negative, got {header.maxNum}")
         count = self._store.queries.default_count if header.unique_key_query else header.maxNum
         begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
         found = await run_in_slices(
@@ -94,7 +94,7 @@ class QueryHandler:
         return Answer(GetEarliestMsgStoretimeResponse(time_ms))
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A name that is no topic is never looked for on disk."""
+        """Returns the queue, or None; a name that is not a topic is never looked up on disk."""
         if self._topics.find(topic) is None or queue_id < 0:
             return None
         return self._store.queues.find(topic, queue_id)

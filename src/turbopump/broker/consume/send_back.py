@@ -98,7 +98,7 @@ class SendBackHandler:
             raise SystemFailure(f"look message by offset failed, {header.offset}")
         if record.sys_flag & INNER_BATCH:  # one of its messages; the consumer sends a copy then
             raise MessageIllegal("a message of an inner batch cannot be taken back")
-        if header.delayLevel < 0 or record.reconsume_times >= _most(group, header, version):
+        if header.delayLevel < 0 or record.reconsume_times >= _max_retries(group, header, version):
             return self._dead_letter(group, record)
         return self._again(group, record, header.delayLevel or FIRST_LEVEL + record.reconsume_times)
 
@@ -115,7 +115,7 @@ class SendBackHandler:
         return _draft(record, pairs, queue)
 
 
-def _most(group: SubscriptionGroup, header: ConsumerSendMsgBackRequest, version: int) -> int:
+def _max_retries(group: SubscriptionGroup, header: ConsumerSendMsgBackRequest, version: int) -> int:
     """How often a message comes again: as the consumer says, or as the group is set."""
     if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
         return header.maxReconsumeTimes

@@ -11,9 +11,12 @@ known one counts.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.groups.members import Members
+from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,
@@ -37,6 +40,7 @@ from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.protocol.permissions import READ
 from turbopump.remoting.client import Client
+from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
@@ -46,8 +50,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Strategy: TypeAlias = Callable[[Sequence[T], Sequence[str], str], list[T]]
 
-ANSWER_S = 3.0  # for a name server, as for any client; the consumer waits as long
-KEPT_S = 5.0  # a route, before it is asked for again
+CALL_TIMEOUT_S = 3.0  # for a name server, as for any client; the consumer waits as long
+ROUTE_TTL_S = 5.0  # a route, before it is asked for again
 MAX_ROUTES = 10_000  # of topics that consumers may invent
 BROADCASTING, PULL = "BROADCASTING", "PULL"
 POP = ("POP", "1")  # by its name, or by its number
@@ -87,18 +91,6 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     )
 
 
-class MemberTable(Protocol):
-    def consumers(self, group: str) -> Iterable[str]: ...
-
-
-class TopicTable(Protocol):
-    def find(self, name: str) -> object | None: ...
-
-
-class GroupTable(Protocol):
-    def find_or_create(self, name: str) -> object | None: ...
-
-
 class TopicRoutes:
     """The routes of topics, as name servers tell them."""
 
@@ -111,7 +103,7 @@ class TopicRoutes:
     async def find(self, topic: str) -> TopicRouteData | None:
         """None: no such topic. Raises SystemFailure while no name server answers and none ever did."""
         kept = self._kept.get(topic)
-        if kept is not None and self._clock.monotonic() - kept[0] < KEPT_S:
+        if kept is not None and self._clock.monotonic() - kept[0] < ROUTE_TTL_S:
             return kept[1]
         try:
             found = await self._ask(topic)
@@ -130,7 +122,7 @@ class TopicRoutes:
         for name_server in self._name_servers:
             question = new_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
             try:
-                answer = await self._client.call(name_server, question, ANSWER_S)
+                answer = await self._client.call(name_server, question, CALL_TIMEOUT_S)
             except OSError as error:
                 failure = error
                 continue
@@ -145,7 +137,12 @@ class TopicRoutes:
 
 class AssignmentHandler:
     def __init__(
-        self, routes: TopicRoutes, members: MemberTable, topics: TopicTable, groups: GroupTable, clock: Clock
+        self,
+        routes: TopicRoutes,
+        members: Members[Connection],
+        topics: Topics,
+        groups: SubscriptionGroups,
+        clock: Clock,
     ) -> None:
         self._topic_routes = routes
         self._members = members

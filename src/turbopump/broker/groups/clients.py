@@ -1,22 +1,23 @@
-"""Heartbeats, goodbyes, what clients ask about each other (34, 35, 38, 46), and the notice of a change (40).
+"""Answers heartbeats (34), unregistrations (35), member lists (38) and checks of subscriptions (46).
 
-In: requests. Out: answers, and before the answer of the heartbeat that caused it a one-way 40 to every
-member of a group that changed: a consumer that is not told waits up to 20 s before it reads. The table
-itself is `members.py`.
+In: requests. Out: answers, and before the answer of the heartbeat that caused it a one-way notice (40) to
+every member of a group that changed: without it a consumer waits up to 20 s before it reads. The table of
+members is in `members.py`.
 
-When thousands of consumers join a group at once, telling all of them of each would cost the square of their
-number: beyond `NOTICES` within `NOTICE_PAUSE_S` a group's other members are told a moment later, of all
-changes together.
+When thousands of consumers join a group at once, notifying all of them of each join would cost the square of
+their number: beyond `MAX_NOTICES_PER_PAUSE` within `NOTICE_PAUSE_S`, the other members of a group get one
+notice of all changes a moment later.
 """
 
 import asyncio
 import contextlib
 import logging
-from typing import Protocol
 
 from turbopump.broker.config import GroupRules
 from turbopump.broker.consume.filters import GroupFilters
-from turbopump.broker.groups.members import ConsumerGroup, Member, Members, Wants
+from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
+from turbopump.broker.groups.members import ConsumerGroup, Member, Members, SubscriptionSet
+from turbopump.broker.topics import Topics
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -40,45 +41,24 @@ log = logging.getLogger(__name__)
 SCAN_S = 10.0
 MAX_GROUPS = 1000  # in one heartbeat: consumers and producers; each may create a group and its retry topic
 MAX_SUBSCRIPTIONS = 10_000  # in one heartbeat, over all its groups
-NAMED = 5  # groups that changed, or clients that differ, in a log line
+MAX_NAMED = 5  # groups that changed, or clients that differ, in a log line
 CHANGE_LINES = 20  # about groups that changed, per second: thousands of clients may come at once
-QUARREL_LINES = 10  # about members that contradict one another, per ...
-QUARREL_INTERVAL_S = 60.0
-NOTICES = 2000  # of changes, within ...
+CONFLICT_LINES = 10  # about members that contradict one another, per ...
+CONFLICT_INTERVAL_S = 60.0
+MAX_NOTICES_PER_PAUSE = 2000  # of changes, within ...
 NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
 ONE_WAY = 2
-TOO_LONG = frozenset({frozenset({"..."})})  # said of lists that are not compared
-
-
-class TopicView(Protocol):
-    @property
-    def order(self) -> bool: ...
-
-
-class TopicTable(Protocol):
-    def find(self, name: str) -> TopicView | None: ...
-    def for_group(self, name: str, queues: int, order: bool | None = None, sys_flag: int = 0) -> object: ...
-
-
-class GroupView(Protocol):
-    @property
-    def retry_queues(self) -> int: ...
-
-    @property
-    def notifies_members(self) -> bool: ...
-
-
-class GroupTable(Protocol):
-    def find(self, name: str) -> GroupView | None: ...
-    def find_or_create(self, name: str) -> GroupView | None: ...
+NOT_COMPARED = frozenset({frozenset({"..."})})  # said of lists that are not compared
 
 
 class ClientHandler:
+    """Answers heartbeats and unregistrations, and notifies consumers when their group changes."""
+
     def __init__(
         self,
         members: Members[Connection],
-        topics: TopicTable,
-        groups: GroupTable,
+        topics: Topics,
+        groups: SubscriptionGroups,
         clock: Clock,
         rules: GroupRules,
         filters: GroupFilters,
@@ -91,11 +71,13 @@ class ClientHandler:
         self._rules = rules
         self._rules_changed = asyncio.Event()
         self._watched: set[Connection] = set()
-        self._notices = _RateBudget(NOTICES, NOTICE_PAUSE_S)
-        self._untold: dict[str, None] = {}  # groups whose members are told when there is budget again
+        self._notices = _RateBudget(MAX_NOTICES_PER_PAUSE, NOTICE_PAUSE_S)
+        self._pending_notices: dict[
+            str, None
+        ] = {}  # groups whose members are told when there is budget again
         self._changes = RateLimitedLog(log, 1.0, logging.INFO, CHANGE_LINES)
-        self._quarrels = RateLimitedLog(log, QUARREL_INTERVAL_S, logging.WARNING, QUARREL_LINES)
-        self._quarrelling: dict[str, frozenset[frozenset[str]]] = {}  # group -> what was said of it
+        self._conflicts = RateLimitedLog(log, CONFLICT_INTERVAL_S, logging.WARNING, CONFLICT_LINES)
+        self._conflicting: dict[str, frozenset[frozenset[str]]] = {}  # group -> what was said of it
 
     def routes(self) -> Routes:
         return {
@@ -206,27 +188,27 @@ class ClientHandler:
         found = self._members.consumer_group(data.groupName)
         assert found is not None
         found.fingerprint = beat.heartbeatFingerprint
-        if found.wishes.is_new:
-            found.wishes.is_new = False
+        if found.subscription_sets.is_new:
+            found.subscription_sets.is_new = False
             self._warn_of_differences(data.groupName, found)
         return changed
 
     def _warn_of_differences(self, name: str, group: ConsumerGroup[Connection]) -> None:
         """Whoever beats last decides for the whole group what it reads: said once, and when it changes."""
-        is_long = len(group.wishes) > 1 and not group.is_comparable
+        is_long = len(group.subscription_sets) > 1 and not group.is_comparable
         differences = {} if is_long else group.differences()
         if not differences and not is_long:
-            self._quarrelling.pop(name, None)
+            self._conflicting.pop(name, None)
             return
-        said = TOO_LONG if is_long else frozenset(differences.values())
-        if said == self._quarrelling.get(name):
+        said = NOT_COMPARED if is_long else frozenset(differences.values())
+        if said == self._conflicting.get(name):
             return
-        self._quarrelling[name] = said
+        self._conflicting[name] = said
         words = "The members of group %s subscribe to different things, and the last heartbeat counts: %s"
         told = "too many to name them" if is_long else _told(group, differences)
-        self._quarrels.log(self._clock.monotonic(), words, name, told)
+        self._conflicts.log(self._clock.monotonic(), words, name, told)
 
-    def _create_retry_topic(self, data: ConsumerData, group: GroupView) -> None:
+    def _create_retry_topic(self, data: ConsumerData, group: SubscriptionGroup) -> None:
         """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""
         told = data.subscriptionDataSet
         order = any(self._is_ordered(subscription.topic) for subscription in told) if told else None
@@ -257,7 +239,7 @@ class ClientHandler:
         """Tells every member, in a rush only the one that `joined`, and the others a moment later."""
         found = self._members.consumer_group(group)
         if found is None:
-            self._quarrelling.pop(group, None)
+            self._conflicting.pop(group, None)
             self._filters.unregister(group)
             return
         config = self._groups.find(group)
@@ -269,18 +251,20 @@ class ClientHandler:
         )
         notice.flag = ONE_WAY
         frame = encode(notice)
-        if group not in self._untold and self._notices.take(len(found.members), self._clock.monotonic()):
+        if group not in self._pending_notices and self._notices.take(
+            len(found.members), self._clock.monotonic()
+        ):
             for connection in found.members:
                 connection.write(frame)
             return
         if joined is not None:
             joined.write(frame)
-        if not self._untold:
-            asyncio.get_running_loop().call_later(NOTICE_PAUSE_S, self._tell_the_untold)
-        self._untold[group] = None
+        if not self._pending_notices:
+            asyncio.get_running_loop().call_later(NOTICE_PAUSE_S, self._send_pending_notices)
+        self._pending_notices[group] = None
 
-    def _tell_the_untold(self) -> None:
-        untold, self._untold = self._untold, {}
+    def _send_pending_notices(self) -> None:
+        untold, self._pending_notices = self._pending_notices, {}
         for group in untold:
             self._notify(group)
 
@@ -315,19 +299,19 @@ def _check_size(beat: HeartbeatData) -> None:
         )
 
 
-def _told(group: ConsumerGroup[Connection], differences: dict[Wants, frozenset[str]]) -> str:
+def _told(group: ConsumerGroup[Connection], differences: dict[SubscriptionSet, frozenset[str]]) -> str:
     by_identity = {id(wants): difference for wants, difference in differences.items()}
     clients: dict[frozenset[str], list[str]] = {}
     for member in group.members.values():
-        if (difference := by_identity.get(id(member.wants))) is not None:
+        if (difference := by_identity.get(id(member.subscription_set))) is not None:
             clients.setdefault(difference, []).append(member.client_id)
     return "; ".join(
         f"{_some(ids)}: {_some(sorted(wants)) or 'nothing more'}"
-        for wants, ids in list(clients.items())[:NAMED]
+        for wants, ids in list(clients.items())[:MAX_NAMED]
     )
 
 
 def _some(names: list[str]) -> str:
-    named = ", ".join(names[:NAMED])
-    more = len(names) - NAMED
+    named = ", ".join(names[:MAX_NAMED])
+    more = len(names) - MAX_NAMED
     return f"{named} and {more} more" if more > 0 else named

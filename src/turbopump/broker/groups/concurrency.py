@@ -14,13 +14,13 @@ class ClientBusy(OSError):
 
 
 class ConcurrencyLimit:
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._unanswered: Counter[Connection] = Counter()
 
     async def call(self, connection: Connection, request: Command, timeout_s: float) -> Command:
         """Raises OwesAnswers, TimeoutError or another OSError."""
-        if self._unanswered[connection] >= self._most or connection.saturated:
+        if self._unanswered[connection] >= self._limit or connection.saturated:
             raise ClientBusy("it owes too many answers")
         self._unanswered[connection] += 1
         try:

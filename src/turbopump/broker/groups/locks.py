@@ -40,10 +40,12 @@ class HeldLock:
 class LockTable:
     """Times are seconds of one clock that never goes back."""
 
-    def __init__(self, live_s: float, most: int = MAX_LOCKS, most_of_group: int = MAX_LOCKS_OF_GROUP) -> None:
+    def __init__(
+        self, live_s: float, max_locks: int = MAX_LOCKS, max_of_group: int = MAX_LOCKS_OF_GROUP
+    ) -> None:
         self._live_s = live_s
-        self._most = most
-        self._most_of_group = most_of_group
+        self._max_locks = max_locks
+        self._max_of_group = max_of_group
         self._count = 0
         self._groups: dict[str, dict[MessageQueue, HeldLock]] = {}
 
@@ -60,7 +62,7 @@ class LockTable:
         for queue in dict.fromkeys(queues):
             lock = held.get(queue)
             if lock is None:
-                if self._count >= self._most or len(held) >= self._most_of_group:
+                if self._count >= self._max_locks or len(held) >= self._max_of_group:
                     continue
                 held[queue] = HeldLock(client_id, now + self._live_s)
                 self._count += 1

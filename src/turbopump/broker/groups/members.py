@@ -17,10 +17,10 @@ from turbopump.protocol.names import TAG
 C = TypeVar("C", bound=Hashable)
 
 BROADCASTING = "BROADCASTING"
-COMPARED = 64  # different lists of subscriptions within a group that are told apart ...
-COMPARED_SUBSCRIPTIONS = 5000  # ... if they have no more entries than this together: some milliseconds
+MAX_COMPARED_SETS = 64  # different lists of subscriptions within a group that are told apart ...
+MAX_COMPARED_SUBSCRIPTIONS = 5000  # ... if they have no more entries than this together: some milliseconds
 
-Wants: TypeAlias = tuple[tuple[str, str, str], ...]
+SubscriptionSet: TypeAlias = tuple[tuple[str, str, str], ...]
 """What one member subscribes to, as it said it: topic, kind and text of the expression."""
 
 
@@ -34,7 +34,7 @@ class Member(Generic[C]):
     version: int
     seen: float  # of a clock that nobody sets
     seen_ms: int  # the same moment, for people
-    wants: Wants | None = None  # not told yet: a heartbeat may leave it out
+    subscription_set: SubscriptionSet | None = None  # not told yet: a heartbeat may leave it out
 
     def beats(self, beat: "Member[C]") -> None:
         self.seen, self.seen_ms = beat.seen, beat.seen_ms
@@ -44,24 +44,24 @@ class SubscriptionSets:
     """The different lists of subscriptions in a group, each kept once, however many members have it."""
 
     def __init__(self) -> None:
-        self._kept: dict[Wants, tuple[Wants, int]] = {}  # ... and how many have it
+        self._kept: dict[SubscriptionSet, tuple[SubscriptionSet, int]] = {}  # ... and how many have it
         self.is_new = False
         """Whether a list came or went; whoever compares them takes it back."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __iter__(self) -> Iterator[Wants]:
+    def __iter__(self) -> Iterator[SubscriptionSet]:
         return (wants for wants, _ in self._kept.values())
 
-    def add(self, wants: Wants) -> Wants:
+    def add(self, wants: SubscriptionSet) -> SubscriptionSet:
         """The one that is kept."""
         kept, count = self._kept.get(wants, (wants, 0))
         self._kept[kept] = kept, count + 1
         self.is_new |= count == 0
         return kept
 
-    def remove(self, wants: Wants | None) -> None:
+    def remove(self, wants: SubscriptionSet | None) -> None:
         if wants is None:
             return
         kept, count = self._kept[wants]
@@ -82,7 +82,7 @@ class ConsumerGroup(Generic[C]):
     fingerprint: int | None = None
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[C, Member[C]] = field(default_factory=dict)
-    wishes: SubscriptionSets = field(default_factory=SubscriptionSets)
+    subscription_sets: SubscriptionSets = field(default_factory=SubscriptionSets)
 
     @property
     def is_broadcasting(self) -> bool:
@@ -90,11 +90,11 @@ class ConsumerGroup(Generic[C]):
 
     @property
     def is_comparable(self) -> bool:
-        return sum(map(len, islice(self.wishes, COMPARED))) <= COMPARED_SUBSCRIPTIONS
+        return sum(map(len, islice(self.subscription_sets, MAX_COMPARED_SETS))) <= MAX_COMPARED_SUBSCRIPTIONS
 
-    def differences(self) -> dict[Wants, frozenset[str]]:
+    def differences(self) -> dict[SubscriptionSet, frozenset[str]]:
         """What of a member's subscriptions not all others have, in words. Empty: they agree."""
-        said = {wants: _in_words(wants) for wants in islice(self.wishes, COMPARED)}
+        said = {wants: _in_words(wants) for wants in islice(self.subscription_sets, MAX_COMPARED_SETS)}
         if len(set(said.values())) < 2:
             return {}
         common = frozenset.intersection(*said.values())
@@ -190,7 +190,7 @@ class Members(Generic[C]):
         known = group.members.get(member.connection)
         if known is None or known.client_id != member.client_id:
             if known is not None:
-                group.wishes.remove(known.wants)
+                group.subscription_sets.remove(known.subscription_set)
             group.members[member.connection] = member
             self._consumer_groups_of.setdefault(member.connection, set()).add(data.groupName)
         else:
@@ -219,7 +219,7 @@ class Members(Generic[C]):
         member = found.members.pop(connection, None) if found else None
         if found is None or member is None:
             return False
-        found.wishes.remove(member.wants)
+        found.subscription_sets.remove(member.subscription_set)
         _forget(self._consumer_groups_of, connection, group)
         if not found.members:
             del self._consumers[group]
@@ -270,13 +270,13 @@ def _subscribe(group: ConsumerGroup[C], member: Member[C], told: Iterable[Subscr
             del known[topic]
         changed = True
     wants.sort()
-    if (now := tuple(wants)) != member.wants:
-        group.wishes.remove(member.wants)
-        member.wants = group.wishes.add(now)
+    if (now := tuple(wants)) != member.subscription_set:
+        group.subscription_sets.remove(member.subscription_set)
+        member.subscription_set = group.subscription_sets.add(now)
     return changed
 
 
-def _in_words(wants: Wants) -> frozenset[str]:
+def _in_words(wants: SubscriptionSet) -> frozenset[str]:
     """The same words for the same wish, however it is written: order and blanks of tags do not count."""
     return frozenset(
         f"{topic} {_tags(expression)}" if kind == TAG else f"{topic} {kind} {expression}"

@@ -14,12 +14,14 @@ message that arrives before the consumer asks for the end would be skipped for e
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -35,6 +37,8 @@ from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.store.queues import ConsumeQueues
+from turbopump.store.reading import QueueReader
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
 FILE = "consumerOffset.json"
 LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queues, as Apache does
-SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
+ROWS_PER_TURN = 500  # topics of groups that are put into bytes in one go: about a millisecond
 BACK_LINES = 50  # about commits that step back, per ...
 BACK_INTERVAL_S = 10.0
 UNUSUAL_LINES = 10  # about commits that are refused, or of groups that are not known, per ...
@@ -65,34 +69,6 @@ class OffsetsFile(msgspec.Struct):
     lmqOffsetTable: dict[str, int] | None = None  # noqa: N815 - of light groups, which have one queue each
     pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
     crashes: list[tuple[int, int]] | None = None
-
-
-class Queue(Protocol):
-    @property
-    def max_offset(self) -> int: ...
-
-
-Q = TypeVar("Q", bound="BoundedQueue")
-Q_co = TypeVar("Q_co", bound="Queue", covariant=True)
-Q_contra = TypeVar("Q_contra", contravariant=True)
-
-
-class BoundedQueue(Queue, Protocol):
-    @property
-    def min_offset(self) -> int: ...
-
-
-class Queues(Protocol[Q_co]):
-    """The consume queues of the store."""
-
-    def find(self, topic: str, queue_id: int) -> Q_co | None: ...
-
-
-class Memory(Protocol[Q_contra]):
-    """Knows which messages are still in memory."""
-
-    def begins_in_memory(self, queue: Q_contra) -> bool:
-        """Whether the very first message of the queue is still there, and recent."""
 
 
 class CommittedOffsets:
@@ -218,7 +194,7 @@ class CommittedOffsets:
         if gone:
             self._changed()
 
-    def mend(self, queues: Queues[Queue], recovered_end: int | None, now_ms: int) -> int | None:
+    def recover(self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int) -> int | None:
         """At the start. After a crash no offset stays beyond its queue, and consumers that were beyond what
         it left have to go back: the result is where the log ended after the first crash of the last minutes.
         """
@@ -346,7 +322,7 @@ def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
         del table[group]
 
 
-def _end_of_queue(queues: Queues[Queue], topic: str, queue_id: int) -> int:
+def _end_of_queue(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
     queue = queues.find(topic, queue_id)
     return queue.max_offset if queue is not None else 0
 
@@ -359,35 +335,16 @@ def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
 
 def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
     """One line for each topic of a group."""
-    for first in range(0, len(rows), SLICE):
+    for first in range(0, len(rows), ROWS_PER_TURN):
         part = b",\n".join(
             msgspec.json.encode(key) + b":" + msgspec.json.encode(queues)
-            for key, queues in rows[first : first + SLICE]
+            for key, queues in rows[first : first + ROWS_PER_TURN]
         )
         yield (b",\n" if first else b"\n") + part
 
 
-class TopicView(Protocol):
-    @property
-    def read_queues(self) -> int: ...
-
-    @property
-    def write_queues(self) -> int: ...
-
-
-class TopicTable(Protocol):
-    def find(self, name: str) -> TopicView | None: ...
-
-
-class GroupTable(Protocol):
-    def find(self, name: str) -> object | None: ...
-
-    def find_or_create(self, name: str) -> object | None:
-        """None: it is not known, and may not be created."""
-
-
-def first_offset(queues: Queues[Q], reader: Memory[Q], topic: str, queue_id: int) -> int | None:
-    """Where a group without a commit starts in a queue; None: its consumer decides."""
+def first_offset(queues: ConsumeQueues, reader: QueueReader, topic: str, queue_id: int) -> int | None:
+    """Returns where a group without a commit starts in a queue; None when its consumer decides."""
     queue = queues.find(topic, queue_id)
     if queue is None:
         return 0
@@ -402,17 +359,17 @@ class OffsetHandler:
     def __init__(
         self,
         offsets: CommittedOffsets,
-        topics: TopicTable,
-        groups: GroupTable,
+        topics: Topics,
+        groups: SubscriptionGroups,
         first_offset: Callable[[str, int], int | None],
-        fence: ReusedOffsets,
+        reused: ReusedOffsets,
         clock: Clock,
     ) -> None:
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
         self._first_offset = first_offset
-        self._fence = fence
+        self._reused = reused
         self._clock = clock
         self._unusual = RateLimitedLog(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
         self._unknown: set[str] = set()  # groups that are not known and have a commit since the start
@@ -428,11 +385,11 @@ class OffsetHandler:
         header = request.header
         where = header.consumerGroup, header.topic, header.queueId
         offset = self._offsets.query(*where)
-        if self._fence.is_up and self._is_there(*where):
+        if self._reused.is_active and self._is_there(*where):
             if offset >= 0:
-                self._fence.handed(request.connection, *where, offset)
+                self._reused.handed(request.connection, *where, offset)
             else:
-                self._fence.begins_freely(request.connection, *where)
+                self._reused.begins_freely(request.connection, *where)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
@@ -469,10 +426,10 @@ class OffsetHandler:
             # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
             raise InvalidParameter(f"QueueId {queue_id} is illegal, topic is {topic}")
         self._ensure_group(group)
-        if self._fence.is_up:
+        if self._reused.is_active:
             if not _is_consumer(request.command):  # tools know what they do
-                self._fence.told(group, topic, queue_id, header.commitOffset)
-            elif self._fence.is_void(
+                self._reused.set_by_tool(group, topic, queue_id, header.commitOffset)
+            elif self._reused.is_void(
                 request.connection,
                 group,
                 topic,

@@ -29,13 +29,13 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 10.0  # for 307 and 309, as Apache waits
-STATUS_S = 5.0  # for 221, all consumers of a group together
+CALL_TIMEOUT_S = 10.0  # for 307 and 309, as Apache waits
+STATUS_TIMEOUT_S = 5.0  # for 221, all consumers of a group together
 MAX_UNANSWERED = 16  # relayed requests of one consumer; its answers may be large
-ASKED_AT_ONCE = 64  # consumers of one group
+MAX_CONCURRENT_CALLS = 64  # consumers of one group
 MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that make one answer to 223
 
-TELLS_SINCE = 62  # V3_1_8_SNAPSHOT
+RELAY_SINCE = 62  # V3_1_8_SNAPSHOT
 STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
 
 
@@ -53,7 +53,7 @@ class ConsumerRelay:
         self._groups = groups
         self._messages = messages
         self._broker_name = broker_name
-        self._owed = ConcurrencyLimit(MAX_UNANSWERED)
+        self._calls = ConcurrencyLimit(MAX_UNANSWERED)
 
     def routes(self) -> Routes:
         return {
@@ -108,14 +108,14 @@ class ConsumerRelay:
         member = self._members.consumer(group, client_id)
         if member is None:
             raise SystemFailure(f"The Consumer <{group}> <{client_id or 'null'}> not online")
-        if member.version < TELLS_SINCE:
+        if member.version < RELAY_SINCE:
             raise SystemFailure(
                 f"The Consumer <{client_id}> Version <{version_name(member.version)}> too low to finish, "
                 "please upgrade it to V3_1_8_SNAPSHOT"
             )
         asked = Command(request.code, ext=dict(fields), body=body)
         try:
-            answer = await self._owed.call(member.connection, asked, ANSWER_S)
+            answer = await self._calls.call(member.connection, asked, CALL_TIMEOUT_S)
         except TimeoutError as error:
             remark = f"consumer <{group}> <{client_id}> Timeout: {error}"
             raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
@@ -136,21 +136,21 @@ class ConsumerRelay:
 
 async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
     """The offsets of those who answer; who does not is left out."""
-    turns = asyncio.Semaphore(ASKED_AT_ONCE)
+    turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     table: dict[str, dict[MessageQueue, int]] = {}
     room = MAX_STATUS_BYTES
 
     async def ask(member: Member[Connection]) -> None:
         nonlocal room
         async with turns:
-            answer = await member.connection.call(Command(request.code, ext=request.ext), STATUS_S)
+            answer = await member.connection.call(Command(request.code, ext=request.ext), STATUS_TIMEOUT_S)
         room -= len(answer.body)
         if answer.code == ResponseCode.SUCCESS and answer.body and room >= 0:
             table[member.client_id] = GetConsumerStatusBody.decode(answer.body).messageQueueTable
 
     tasks = [asyncio.create_task(ask(member)) for member in members]
     try:
-        await asyncio.wait(tasks, timeout=STATUS_S) if tasks else None
+        await asyncio.wait(tasks, timeout=STATUS_TIMEOUT_S) if tasks else None
     finally:
         for task in tasks:
             task.cancel()

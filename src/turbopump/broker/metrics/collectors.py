@@ -42,7 +42,7 @@ MAX_RPC_KINDS = 10_000  # of request and answer: bounded, although peers choose 
 REMOTING = {"protocol_type": "remoting"}
 LOCAL_DISK = {"storage_medium": "disk", "storage_type": "local"}
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
-ENTRIES_PER_SLICE = 2000
+ENTRIES_PER_TURN = 2000
 COUNT_SIZES_S = 1.0
 PROCESSORS = (
     *("send", "async_put", "pull", "ack", "query_message", "client_manager", "heartbeat", "lite_pull"),
@@ -156,7 +156,7 @@ class RequestFigures:
     async def _count_sizes(self, queue: ConsumeQueue, first: int, messages: int) -> None:
         end = first + messages
         while first < end and not queue.is_deleted:
-            units = queue.units(first, min(end - first, ENTRIES_PER_SLICE))
+            units = queue.units(first, min(end - first, ENTRIES_PER_TURN))
             if not units:
                 break
             histogram = self._sizes.setdefault(queue.topic, Histogram(SIZE_BOUNDS))

@@ -9,7 +9,7 @@ from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Labels, li
 from turbopump.remoting.http import Content, HttpServer
 from turbopump.runtime.network import Network
 
-LINES_PER_SLICE = 500
+LINES_PER_TURN = 500
 SCOPE = {"otel_scope_name": "broker-meter"}
 """The label that Apache's exporter library adds to every metric; dashboards may group by it."""
 TARGET = Family("target_info", "gauge", "Target metadata", [({}, 1)])
@@ -39,7 +39,7 @@ class Exporter:
             for family in await collector.families():
                 for line in lines(family, common):
                     out.append(line)
-                    if len(out) % LINES_PER_SLICE == 0:
+                    if len(out) % LINES_PER_TURN == 0:
                         await asyncio.sleep(0)
         out += lines(TARGET, {})
         return 200, CONTENT_TYPE, "".join(out).encode()

@@ -22,9 +22,9 @@ from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 
-GROUPS_PER_SLICE = 16
-FIRST_TIME = {"is_retry": "false"}  # retries have topics of their own only with POP
-NOWHERE = -1
+GROUPS_PER_TURN = 16
+NOT_RETRY = {"is_retry": "false"}  # retries have topics of their own only with POP
+NO_MESSAGE = -1
 
 
 @dataclass(slots=True)
@@ -33,8 +33,8 @@ class Lag:
     topic: str
     behind: int = 0
     in_flight: int = 0
-    first_unconsumed: int = NOWHERE  # log offset
-    first_unpulled: int = NOWHERE
+    first_unconsumed: int = NO_MESSAGE  # log offset
+    first_unpulled: int = NO_MESSAGE
     unconsumed_ms: int = 0  # the age of that one
     unpulled_ms: int = 0
 
@@ -87,7 +87,7 @@ class LagFigures:
             found = self._members.consumer_group(group)
             topics = list(found.subscriptions) if found is not None else []
             lags += [self._measure(group, topic) for topic in topics if self._is_shown(topic)]
-            if count % GROUPS_PER_SLICE == 0:
+            if count % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
         await self._tell_ages(lags)
         behind = [
@@ -95,7 +95,7 @@ class LagFigures:
                 name,
                 "gauge",
                 words,
-                [({**self._labels(lag.group, lag.topic), **FIRST_TIME}, value(lag)) for lag in lags],
+                [({**self._labels(lag.group, lag.topic), **NOT_RETRY}, value(lag)) for lag in lags],
             )
             for name, words, value in GAUGES
         ]
@@ -149,7 +149,7 @@ class LagFigures:
 
 def _positions(lags: Iterable[Lag]) -> list[int]:
     found = {position for lag in lags for position in (lag.first_unconsumed, lag.first_unpulled)}
-    return sorted(found - {NOWHERE})
+    return sorted(found - {NO_MESSAGE})
 
 
 def _earlier(position: int, queue: ConsumeQueue, offset: int) -> int:
@@ -157,4 +157,4 @@ def _earlier(position: int, queue: ConsumeQueue, offset: int) -> int:
     entry = queue.entry(max(offset, queue.min_offset))
     if entry is None:
         return position
-    return entry[0] if position == NOWHERE else min(position, entry[0])
+    return entry[0] if position == NO_MESSAGE else min(position, entry[0])

@@ -13,7 +13,7 @@ from turbopump.broker.transactions.transactions import OpenTransactions
 AGE_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
 SNAPSHOT_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
-SLOTS_PER_SLICE = 500
+SLOTS_PER_TURN = 500
 NO_LABELS: Labels = {}
 
 
@@ -87,7 +87,7 @@ class TimerFigures:
         counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
         for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
             counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
-            if number % SLOTS_PER_SLICE == SLOTS_PER_SLICE - 1:
+            if number % SLOTS_PER_TURN == SLOTS_PER_TURN - 1:
                 await asyncio.sleep(0)
         samples = [({**LOCAL_DISK, "timer_bound_s": str(bound)}, count) for bound, count in counts.items()]
         return Family("rocketmq_timer_message_snapshot", "gauge", "Messages by when they are due", [*samples])

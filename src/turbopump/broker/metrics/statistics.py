@@ -30,17 +30,17 @@ from turbopump.store.queues import QueueCounts
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
-SLICE = 200  # queues, or groups of queues, that are counted in one go: about two milliseconds
-ITEMS_PER_SLICE = 2000  # of those that are merely looked at
+QUEUES_PER_TURN = 200  # queues, or groups of queues, that are counted in one go: about two milliseconds
+ITEMS_PER_TURN = 2000  # of those that are merely looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SnapshotWindow:
     every: int  # ticks between two snapshots
     kept: int
 
 
-WINDOWS = (Window(1, 7), Window(60, 7), Window(360, 25))
+WINDOWS = (SnapshotWindow(1, 7), SnapshotWindow(60, 7), SnapshotWindow(360, 25))
 MINUTE, HOUR, DAY = range(3)
 EVERY_WINDOW = (1 << len(WINDOWS)) - 1
 IDLE_TICKS = WINDOWS[DAY].every * WINDOWS[DAY].kept
@@ -72,7 +72,7 @@ class Figures:
     avgpt: float = 0.0
 
 
-class Item:
+class StatisticsItem:
     """One number that grows, and what it was when snapshots were taken of it."""
 
     __slots__ = ("_born", "_snapshots", "times", "unseen", "value")
@@ -120,7 +120,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Daily:
+class DailyTotals:
     """Messages since the start, and what that was at the last two midnights; system topics do not count."""
 
     now: int = 0
@@ -140,12 +140,12 @@ class Statistics:
         self._traffic = traffic
         self._store = store
         self._is_system = is_system
-        self._table: defaultdict[str, dict[str, Item]] = defaultdict(dict)
+        self._table: defaultdict[str, dict[str, StatisticsItem]] = defaultdict(dict)
         self._reached: dict[tuple[int, str, str], tuple[ConsumeQueue, int]] = {}
         self.dead_letters: Counter[tuple[str, str]] = Counter()  # group and topic -> how many
         self.on_puts: Callable[[QueueCounts], None] | None = None
         self.on_topic_gone: Callable[[str], None] | None = None
-        self._changed: list[list[Item]] = [[] for _ in WINDOWS]
+        self._changed: list[list[StatisticsItem]] = [[] for _ in WINDOWS]
         self._walk = asyncio.Lock()
         self._ticks = 0
         self._day = self._today()
@@ -174,12 +174,12 @@ class Statistics:
         return {key: item.value for key, item in self._table[name].items()}
 
     @property
-    def put_total(self) -> Daily:
-        return Daily(self._total("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._put_mornings)
+    def put_total(self) -> DailyTotals:
+        return DailyTotals(self._total("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._put_mornings)
 
     @property
-    def get_total(self) -> Daily:
-        return Daily(self._total("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._get_mornings)
+    def get_total(self) -> DailyTotals:
+        return DailyTotals(self._total("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._get_mornings)
 
     # counting
 
@@ -250,12 +250,12 @@ class Statistics:
             self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))
             if self.on_puts is not None:
                 self.on_puts(puts)
-            if count % SLICE == 0:
+            if count % QUEUES_PER_TURN == 0:
                 await asyncio.sleep(0)
         self._count_returned()
         for count, ((queue, group), gets) in enumerate(traffic.take_gets().items(), 1):
             self._count_gets(queue, group, gets)
-            if count % SLICE == 0:
+            if count % QUEUES_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     async def _take_snapshots(self, window: int, number: int) -> None:
@@ -263,7 +263,7 @@ class Statistics:
         for count, item in enumerate(changed, 1):
             item.snapshot(window, number)
             item.unseen &= ~(1 << window)
-            if count % ITEMS_PER_SLICE == 0:
+            if count % ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     async def _drop_idle(self) -> None:
@@ -311,7 +311,7 @@ class Statistics:
         items = self._table[name]
         item = items.get(key)
         if item is None:
-            item = items[key] = Item(self._ticks)
+            item = items[key] = StatisticsItem(self._ticks)
         item.value += value
         item.times += times
         if item.unseen != EVERY_WINDOW:
@@ -339,12 +339,12 @@ class Statistics:
         stored_ms = record_time(self._store.log, entry[0])
         return self._store.log.end - entry[0], self._clock.now_ms() - stored_ms
 
-    async def _drop(self, name: str, matches: Callable[[str, Item], bool]) -> None:
+    async def _drop(self, name: str, matches: Callable[[str, StatisticsItem], bool]) -> None:
         items = self._table[name]
         for count, key in enumerate(list(items), 1):
             if matches(key, items[key]):
                 del items[key]
-            if count % ITEMS_PER_SLICE == 0:
+            if count % ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _minute_tps(self, name: str, key: str) -> float:

@@ -1,0 +1,133 @@
+"""Detects consumer offsets that are void because the broker assigned them a second time.
+
+A consumer outlives its broker, and a topic, and goes on where it was. When a crash cost the last messages of
+the log, or a topic was deleted and created again, their offsets are assigned to new messages, and that
+consumer would skip those: it pulls or commits an offset that its group has not been given since. Such an
+offset is void. Apache accepts it, or sends the consumer to the end of the queue.
+
+In: the offsets that consumers are given, and those that they pull or commit. Out: which of these are void.
+An offset given to one member of a group proves nothing about another member, which may know the offset from
+before, so offsets are recorded per connection. So is a member that asked for its first offset and was given
+none: it may start at any offset.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from turbopump.store.queues import ConsumeQueues
+
+
+class Peer(Protocol):
+    """Connection of a consumer, as far as this module needs it."""
+
+    attributes: dict[str, object]
+    peer: tuple[str, int]
+
+
+Key = tuple[str, str, int, int]
+"""Group, topic, queue, and generation of the topic (where the log ended when it was last deleted)."""
+
+# Keys of a connection's attributes.
+FREE, HANDED = "begins where it likes", "furthest offsets handed"
+MAX_HOSTS = 200_000  # entries of (host, group, queue) that were given an offset; beyond it the oldest goes
+FIRST_GENERATION = -1
+
+
+class ReusedOffsets:
+    """Furthest offsets given to each consumer, while offsets may have been assigned twice.
+
+    `recovered_end` is where the log ended when the broker started, or None when nothing can have been lost.
+    """
+
+    def __init__(self, queues: ConsumeQueues, recovered_end: int | None) -> None:
+        self.is_active = recovered_end is not None
+        self._queues = queues
+        self._recovered_end = recovered_end
+        self._deleted_at: dict[str, int] = {}  # topic -> where the log ended when it was deleted
+        self._set_by_tool: dict[Key, int] = {}  # the furthest offset that a tool has set for the whole group
+        self._hosts: dict[tuple[str, Key], int] = {}  # the furthest offset given to any connection of a host
+
+    def topic_deleted(self, topic: str, log_end: int) -> None:
+        """Starts a new generation of the topic: if it is created again, its offsets start at 0."""
+        self.is_active = True
+        self._deleted_at[topic] = log_end
+        self._forget(lambda key: key[1] == topic)
+
+    def group_deleted(self, group: str) -> None:
+        """Forgets the offsets of a group."""
+        self._forget(lambda key: key[0] == group)
+
+    def _forget(self, is_gone: Callable[[Key], bool]) -> None:
+        self._set_by_tool = {key: offset for key, offset in self._set_by_tool.items() if not is_gone(key)}
+        self._hosts = {place: offset for place, offset in self._hosts.items() if not is_gone(place[1])}
+
+    def set_by_tool(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Records an offset that a tool set: every member of the group may use it."""
+        if self.is_active:
+            key = self._key(group, topic, queue_id)
+            self._set_by_tool[key] = max(offset, self._set_by_tool.get(key, 0))
+
+    def handed(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Records an offset that this consumer was given."""
+        if not self.is_active:
+            return
+        key = self._key(group, topic, queue_id)
+        handed = _offsets(peer)
+        handed[key] = max(offset, handed.get(key, 0))
+        place = peer.peer[0], key
+        # `pop` moves the entry to the end of the dict: the first one is the oldest.
+        self._hosts[place] = max(offset, self._hosts.pop(place, 0))
+        if len(self._hosts) > MAX_HOSTS:
+            del self._hosts[next(iter(self._hosts))]
+
+    def begins_freely(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
+        """Lets this consumer start at any offset: it asked for its first one and was given none."""
+        free = peer.attributes.setdefault(FREE, set())
+        assert isinstance(free, set)
+        free.add(self._key(group, topic, queue_id))
+
+    def is_void(
+        self,
+        peer: Peer,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        committed: int,
+        is_commit: bool = False,
+    ) -> bool:
+        """Returns whether the peer cannot have received this offset from the present queue.
+
+        What its group has `committed` it may know from any member. Old clients commit over a separate
+        connection, which is given no offsets: then the offsets given to its host count.
+        """
+        if not self.is_active or offset <= committed:
+            return False
+        key = self._key(group, topic, queue_id)
+        handed = _offsets(peer).get(key)
+        if handed is None and is_commit:
+            handed = self._hosts.get((peer.peer[0], key))
+        if offset <= max(handed or 0, self._set_by_tool.get(key, 0)):
+            return False
+        free = peer.attributes.get(FREE, ())
+        if isinstance(free, set) and key in free:
+            return False
+        end = self.end(topic, queue_id)
+        return end is not None and offset > end
+
+    def end(self, topic: str, queue_id: int) -> int | None:
+        """Returns the first offset of a queue that was assigned a second time; None when there is none."""
+        began = self._deleted_at.get(topic, self._recovered_end)
+        if began is None:
+            return None
+        queue = self._queues.find(topic, queue_id)
+        return queue.first_at_or_after(began) if queue is not None else 0
+
+    def _key(self, group: str, topic: str, queue_id: int) -> Key:
+        return group, topic, queue_id, self._deleted_at.get(topic, FIRST_GENERATION)
+
+
+def _offsets(peer: Peer) -> dict[Key, int]:
+    handed = peer.attributes.setdefault(HANDED, {})
+    assert isinstance(handed, dict)
+    return handed
