@@ -222,7 +222,7 @@ ALLOWED = (
         "pull, raw / unknown expression type / remark",
         BAD_SQL,
         recorded="FOUND",
-        seen="expressions are of type TAG or SQL92, not OTHER",
+        seen="the expression type must be TAG or SQL92, got OTHER",
     ),
     Allowed("pull, raw / unknown expression type / ext / *", BAD_SQL, seen=ABSENT),
     Allowed(

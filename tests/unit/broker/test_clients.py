@@ -188,7 +188,7 @@ def test_members_that_subscribe_differently_are_named_once(caplog: pytest.LogCap
 
     run_virtual(main())
     first, second = warnings()
-    begin = "The members of group G subscribe to different things, and the last heartbeat counts: "
+    begin = "Members of group G have different subscriptions, and the last heartbeat counts: "
     assert first == begin + "c1: U *; c2: nothing more"
     assert second == begin + "c1: T A; c2: T A || B"
 
@@ -220,7 +220,7 @@ def test_a_quarrel_is_looked_at_only_when_somebody_says_something_new(
     run_virtual(main())
     first, second = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert first.endswith("c1: T *; c2: U *")
-    assert second.endswith("the last heartbeat counts: too many to name them")
+    assert second.endswith("the last heartbeat counts: too many to list")
 
 
 @virtual
@@ -376,10 +376,10 @@ async def test_a_heartbeat_with_too_many_groups_or_subscriptions_is_refused_as_a
     peer = bench.connect()
     groups = [f"G{number}" for number in range(1000)]
     answer = await peer.ask(HEARTBEAT, beat("me", *groups, producers=("P",)))
-    assert (answer.code, answer.remark) == (1, "a heartbeat may name 1000 groups, this one names 1001")
+    assert (answer.code, answer.remark) == (1, "a heartbeat must have at most 1000 groups, got 1001")
     topics = tuple(f"T{number}" for number in range(5001))
     answer = await peer.ask(HEARTBEAT, beat("me", "G1", "G2", topics=topics))
-    assert answer.remark == "a heartbeat may hold 10000 subscriptions, this one holds 10002"
+    assert answer.remark == "a heartbeat must have at most 10000 subscriptions, got 10002"
     assert bench.groups.find("G1") is None
     assert bench.members.consumers("G1") == []
 

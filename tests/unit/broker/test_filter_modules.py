@@ -165,14 +165,23 @@ def test_a_start_function_has_no_more_fuel_than_a_message() -> None:
     [
         ("(module", "expected"),
         (b"\0asm\x01\0\0\0\xff\xff", "malformed"),
-        (b"\xff\xfe\x00", "neither a module nor the text of one"),
+        (b"\xff\xfe\x00", "neither a WebAssembly module nor the text of one"),
         (b"\0\0\0\0", "unexpected"),
         ("", "expected at least one"),
-        (f"(module {HEAD})", "no function named matches"),
-        (f'(module {HEAD} (func (export "matches") (result i32) i32.const 1))', "no function named matches"),
-        (f'(module (memory (export "memory") 1) {MATCHES} i32.const 1))', "no constant named input"),
-        (f'(module (global (export "input") i32 (i32.const 0)) {MATCHES} i32.const 1))', "no memory"),
-        (f'(module (import "wasi" "f" (func)) {HEAD} {MATCHES} i32.const 1))', "it wants 1 imports"),
+        (f"(module {HEAD})", "must export a function named matches"),
+        (
+            f'(module {HEAD} (func (export "matches") (result i32) i32.const 1))',
+            "must export a function named matches",
+        ),
+        (
+            f'(module (memory (export "memory") 1) {MATCHES} i32.const 1))',
+            "must export a constant named input",
+        ),
+        (
+            f'(module (global (export "input") i32 (i32.const 0)) {MATCHES} i32.const 1))',
+            "must export a memory",
+        ),
+        (f'(module (import "wasi" "f" (func)) {HEAD} {MATCHES} i32.const 1))', "must have no imports, got 1"),
         (f"(module {HEAD} {MATCHES} i64.const 1))", "type mismatch"),
     ],
 )
@@ -182,7 +191,7 @@ def test_what_is_no_filter_is_refused_with_a_reason(text: str | bytes, reason: s
 
 def test_a_module_that_is_too_large_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filter_modules, "MAX_MODULE_BYTES", 100)
-    assert "more than 100" in why_refused(f"(module {HEAD} {MATCHES} i32.const 1)) ;; {'x' * 100}")
+    assert "at most 100 bytes" in why_refused(f"(module {HEAD} {MATCHES} i32.const 1)) ;; {'x' * 100}")
 
 
 def test_the_good_ones_of_a_directory_work_beside_the_bad() -> None:

@@ -111,11 +111,11 @@ async def test_a_module_that_fails_ends_the_pull_with_an_error_and_nothing_is_pa
     [
         (
             "nobody",
-            "filter module 'nobody': there is none of that name; usable are: all, endless, large_body",
+            "filter module 'nobody': there is no module of that name; usable are: all, endless, large_body",
         ),
         ("broken", "filter module 'broken': expected"),
-        ("", "filter module '': there is none"),
-        ("../../etc/passwd", "there is none of that name"),
+        ("", "filter module '': there is no module"),
+        ("../../etc/passwd", "there is no module of that name"),
     ],
 )
 @virtual

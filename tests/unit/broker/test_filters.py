@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text: str | None) -> None
 
 def test_another_kind_of_expression_is_refused() -> None:
     for ask in (Bench().filters.check, Bench().filters.of_pull):
-        with pytest.raises(SubscriptionUnreadable, match="TAG or SQL92, not XPATH"):
+        with pytest.raises(SubscriptionUnreadable, match="TAG or SQL92, got XPATH"):
             ask("XPATH", "a")
 
 

@@ -188,7 +188,7 @@ def test_a_lock_outlives_the_connection_and_ends_a_minute_after_the_last_renewal
     with caplog.at_level(logging.WARNING, "turbopump.broker.groups.locks"):
         run_virtual(main())
     assert [record.getMessage() for record in caplog.records] == [
-        "Group G: one did not renew its lock of T queue 0 in time, now it is two's"
+        "Group G: one did not renew its lock of T queue 0 in time; two holds it now"
     ]
 
 

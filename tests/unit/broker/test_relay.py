@@ -151,7 +151,7 @@ async def test_a_consumer_that_owes_answers_is_not_asked_again_and_again() -> No
         await asyncio.sleep(1)
         refused = [task.result() for task in asking if task.done()]
         assert [(answer.code, answer.remark) for answer in refused] == [
-            (1, "invoke consumer <G> <me> Exception: it owes too many answers")
+            (1, "invoke consumer <G> <me> Exception: it has too many unanswered requests")
         ] * 4
         assert len(consumer.asked) == most
         answers = await asyncio.gather(*asking)

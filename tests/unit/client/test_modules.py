@@ -30,7 +30,7 @@ def test_consumers_get_what_the_module_that_they_name_wants() -> None:
             (queue,) = puller.queues(topic)
             found = puller.pull(queue, 0, module="region_eu").messages
             assert [one.body for one in found] == [b"0", b"2"]
-            with pytest.raises(Refused, match="filter module 'region_us': there is none of that name"):
+            with pytest.raises(Refused, match="filter module 'region_us': there is no module of that name"):
                 puller.subscribe(topic, module="region_us")
     assert sorted(got) == [b"0", b"2"]
 

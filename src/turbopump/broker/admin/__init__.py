@@ -1,6 +1,6 @@
-"""What tools ask of a broker: its topics and groups, who is connected, its configuration and its state.
+"""Requests of administration tools: topics, groups, connections, configuration, progress and state.
 
-One module per subject, each with a class whose `routes()` the broker's root merges. The rules are those of
-the tables (`topics.py`, `groups.py`, `members.py`, `offsets.py`); here requests are read and answers put
-together.
+One module per subject, each with a handler whose `routes()` are merged in `part.py`. A handler decodes the
+request and puts the answer together. The rules live with the tables (`broker/topics.py`, `groups.py`,
+`members.py` and `offsets.py` in `broker/groups`) and never here.
 """

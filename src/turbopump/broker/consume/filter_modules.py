@@ -1,17 +1,17 @@
-"""Filters that users write: WebAssembly modules beside the broker, the third way to filter.
+"""Runs filters that users write as WebAssembly modules, beside tags and SQL92 the third kind of filter.
 
-In: a directory that `broker.conf` names, with one module per file. Out: for a message, whether it is wanted,
-or `FilterFailed`. Nothing executable ever comes over the wire: a consumer names a module, and that is all.
+In: a directory that `broker.conf` names, with one module per file. Out: for a message, whether the module
+accepts it, or `FilterFailed`. No code is ever received over the wire: a consumer only names a module.
 
-A module is given no import, so it has no file, no network, no clock and no shell. Each message has so much
-fuel, all of them together so much memory; a module that uses more, or breaks, is begun anew for the next
-message and costs nobody else anything.
+A module gets no imports, so it has no file, no network, no clock and no shell. Its fuel is limited per
+message and its memory in total (`FilterLimits`); a module that exceeds a limit, or traps, is instantiated
+again for the next message, and other pulls are not affected.
 
-What a module exports:
+Exports of a module:
 
-    memory   its memory, one
-    input    a constant, i32: from this address on the host may write
-    matches  a function (properties_size i32, body_size i32) -> i32: 0 when the message is not wanted
+    memory   its only memory
+    input    a constant, i32: the host writes from this address on
+    matches  a function (properties_size i32, body_size i32) -> i32: 0 rejects the message
 
 At `input` lie the properties as they are stored (name 0x01 value 0x02 name 0x01 ...), then the body.
 """
@@ -29,7 +29,7 @@ from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
-SUFFIXES = (".wasm", ".wat")  # compiled, and the text of it
+SUFFIXES = (".wasm", ".wat")  # binary and text format
 MAX_MODULE_BYTES = 1 << 20
 MAX_MODULES = 100
 MAX_STACK_BYTES = 256 << 10
@@ -40,25 +40,27 @@ Make = Callable[[], "Instance"]
 
 
 class FilterFailed(Exception):
-    """The module did not say whether it wants the message."""
+    """The module failed to decide about a message."""
 
 
 class UnusableModule(Exception):
-    """The file is no module that can filter."""
+    """The file is not a module that can filter."""
 
 
 class FiltersNotInstalled(Exception):
-    """Filter modules are asked for, but what runs them is not here. Its text says what to do."""
+    """Filter modules are configured, but wasmtime is not installed. The text tells what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
+    """Limits of fuel and memory for filter modules."""
+
     fuel: int = 1_000_000  # instructions for one message: about 1 ms
-    memory_bytes: int = 16 << 20  # of one module
+    memory_bytes: int = 16 << 20  # for one module
 
 
 class Instance:
-    """One module at work, until it fails."""
+    """Running instance of a module, used until it fails."""
 
     def __init__(self, wasmtime: Any, engine: Any, module: Any, limits: FilterLimits) -> None:
         self._limits = limits
@@ -72,20 +74,22 @@ class Instance:
         self._input: int = exports["input"].value(self._store)
 
     def matches(self, properties: bytes, body: bytes) -> bool:
-        self._make_room(len(properties) + len(body))
+        self._grow_memory(len(properties) + len(body))
         self._memory.write(self._store, properties + body, self._input)
         self._store.set_fuel(self._limits.fuel)
         return bool(self._matches(self._store, len(properties), len(body)))
 
-    def _make_room(self, size: int) -> None:
+    def _grow_memory(self, size: int) -> None:
         if self._input < 0:
-            raise FilterFailed(f"its input is at {self._input}")
+            raise FilterFailed(f"the address of input must not be negative, got {self._input}")
         lacking = self._input + size - self._memory.data_len(self._store)
         if lacking > 0:
             self._memory.grow(self._store, -(-lacking // PAGE))
 
 
 class FilterModule:
+    """Loaded filter module; starts a new instance after a failure."""
+
     def __init__(self, name: str, make: Make, failures: tuple[type[Exception], ...]) -> None:
         self.name = name
         self._make = make
@@ -93,7 +97,10 @@ class FilterModule:
         self._instance: Instance | None = None
 
     def matches(self, properties: bytes, body: bytes) -> bool:
-        """Raises FilterFailed. Takes no longer than the fuel of one message lasts."""
+        """Returns whether the module accepts a message; raises FilterFailed.
+
+        Takes no longer than the fuel of one message lasts.
+        """
         try:
             self._instance = self._instance or self._make()
             return self._instance.matches(properties, body)
@@ -104,10 +111,12 @@ class FilterModule:
 
 
 class FilterModules(Mapping[str, FilterModule]):
+    """Loaded filter modules by name, and why others were refused."""
+
     def __init__(self, modules: Mapping[str, FilterModule], refused: Mapping[str, str]) -> None:
         self._modules = modules
         self.refused = refused
-        """Name -> why it cannot be used."""
+        """Name -> why the module cannot be used."""
 
     def __getitem__(self, name: str) -> FilterModule:
         return self._modules[name]
@@ -120,8 +129,9 @@ class FilterModules(Mapping[str, FilterModule]):
 
 
 def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:
-    """Blocking. Every module of the directory, compiled; files that are none are named and left out. Raises
-    FiltersNotInstalled, or OSError when there is no such directory.
+    """Compiles every module of the directory; unusable files are logged and left out. Blocks.
+
+    Raises FiltersNotInstalled, or OSError when there is no such directory.
     """
     if not disk.exists(directory):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
@@ -139,20 +149,20 @@ def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:
             found[name] = _module(wasmtime, engine, name, code, limits)
         except UnusableModule as error:
             refused[name] = str(error)
-            log.error("The filter module %s cannot be used: %s", file.name, error)
+            log.error("Cannot use the filter module %s: %s", file.name, error)
     log.info("Filter modules: %s", ", ".join(found) or "none")
     return FilterModules(found, refused)
 
 
 def _check(name: str, size: int, count: int, is_known: bool) -> None:
     if not MODULE_NAME.fullmatch(name):
-        raise UnusableModule("its name may have letters, digits, _ and -, at most 64")
+        raise UnusableModule("its name must have at most 64 letters, digits, _ and -")
     if is_known:
         raise UnusableModule("another file has the same name")
     if size > MAX_MODULE_BYTES:
-        raise UnusableModule(f"it has {size} bytes, more than {MAX_MODULE_BYTES}")
+        raise UnusableModule(f"it must have at most {MAX_MODULE_BYTES} bytes, got {size}")
     if count >= MAX_MODULES:
-        raise UnusableModule(f"there are more than {MAX_MODULES}")
+        raise UnusableModule(f"the directory has more than {MAX_MODULES} modules")
 
 
 def _wasmtime() -> Any:
@@ -176,17 +186,17 @@ def _engine(wasmtime: Any) -> Any:
 
 
 def _module(wasmtime: Any, engine: Any, name: str, code: bytes, limits: FilterLimits) -> FilterModule:
-    """Compiled, looked through, and begun once."""
+    """Compiles and checks a module, and instantiates it once to see whether it starts."""
     failures = (wasmtime.WasmtimeError, wasmtime.Trap, FilterFailed, IndexError, RuntimeError)
     try:
         compiled = code if code.startswith(b"\0asm") else wasmtime.wat2wasm(code.decode())
         module = wasmtime.Module(engine, compiled)
     except UnicodeDecodeError:
-        raise UnusableModule("it is neither a module nor the text of one") from None
+        raise UnusableModule("it is neither a WebAssembly module nor the text of one") from None
     except wasmtime.WasmtimeError as error:
         raise UnusableModule(_in_a_line(error)) from None
     if module.imports:
-        raise UnusableModule(f"it wants {len(module.imports)} imports; a filter gets none")
+        raise UnusableModule(f"it must have no imports, got {len(module.imports)}")
     _check_exports(wasmtime, module)
 
     def make() -> Instance:
@@ -204,11 +214,11 @@ def _check_exports(wasmtime: Any, module: Any) -> None:
     i32 = wasmtime.ValType.i32()
     memory, start, matches = (exports.get(name) for name in ("memory", "input", "matches"))
     if not isinstance(memory, wasmtime.MemoryType):
-        raise UnusableModule("it exports no memory named memory")
+        raise UnusableModule("it must export a memory named memory")
     if not isinstance(start, wasmtime.GlobalType) or start.content != i32 or start.mutable:
-        raise UnusableModule("it exports no constant named input of type i32")
+        raise UnusableModule("it must export a constant named input of type i32")
     if not isinstance(matches, wasmtime.FuncType) or (matches.params, matches.results) != ([i32, i32], [i32]):
-        raise UnusableModule("it exports no function named matches of type (i32, i32) -> i32")
+        raise UnusableModule("it must export a function named matches of type (i32, i32) -> i32")
 
 
 def _in_a_line(error: Exception) -> str:

@@ -1,9 +1,9 @@
-"""Expressions in SQL92 by which groups choose their messages.
+"""SQL92 filter expressions of consumer groups.
 
-In: what heartbeats subscribe to, a group's end, the expression of a pull. Out: predicates over property
-strings, or a refusal in Apache's words and codes. An expression is read once, when it is new. What is
-registered is kept in consumerFilter.json in Apache's form, and for a day after its group has left: the bit
-maps of messages that were stored meanwhile have its bits.
+In: subscriptions from heartbeats, the last member of a group leaving, the expression of a pull. Out:
+predicates over property strings, or a refusal with Apache's texts and codes. An expression is parsed once,
+when it is new. Registered expressions are stored in consumerFilter.json in Apache's format, for a day after
+the group has left too: the bit maps of messages stored meanwhile include its bits.
 """
 
 import logging
@@ -40,14 +40,12 @@ log = logging.getLogger(__name__)
 
 FILE = "consumerFilter.json"
 TAG_TYPES = (None, "", TAG)
-MAX_FILTERS = 10_000  # of all groups; more are not registered, and their pulls are refused
-MAX_PARSED = 1024  # expressions that are kept read, good and bad ...
-MAX_PARSED_LENGTH = (
-    4096  # ... if they are no longer than this; longer ones are read again when a pull brings them
-)
-LOADED_INACTIVE_MS = 30_000  # before a start, all consumers are taken to have left
-MAX_TERMS_PER_PULL = 100_000  # terms evaluated for one pull, about 50 ms: whoever wants more asks again
-BAD_LINES = 10  # about expressions that cannot be read, per ...
+MAX_FILTERS = 10_000  # of all groups together; more are not registered, and their pulls are refused
+MAX_PARSED = 1024  # parsed expressions that are cached, valid and invalid ...
+MAX_PARSED_LENGTH = 4096  # ... if they are no longer than this; longer ones are parsed for each pull
+LOADED_INACTIVE_MS = 30_000  # at a start, all consumers are taken to have left this long ago
+MAX_TERMS_PER_PULL = 100_000  # terms evaluated for one pull, about 50 ms: then it is answered as it is
+BAD_LINES = 10  # log lines about invalid expressions, per ...
 BAD_INTERVAL_S = 60.0
 
 Matches = Callable[[bytes], bool]
@@ -55,7 +53,7 @@ Matches = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """How a pull chooses: by property strings, of so many messages at most, and before by their bit maps."""
+    """Filter of a pull: by bit maps first, then by property strings of at most `max_scanned` messages."""
 
     matches: Matches
     max_scanned: int
@@ -64,6 +62,8 @@ class PullFilter:
 
 @dataclass(slots=True)
 class GroupFilter:
+    """Registered expression of one group for one topic."""
+
     group: str
     topic: str
     expression: str
@@ -73,10 +73,11 @@ class GroupFilter:
     dead_ms: int
     positions: tuple[int, ...]
     predicate: Predicate | None
-    """None: it was read from a file and is no expression for us."""
+    """None when it was loaded from a file and is not a valid expression here."""
 
     @property
-    def is_dead(self) -> bool:
+    def is_inactive(self) -> bool:
+        """Whether its group has left, or no longer subscribes to the topic."""
         return self.dead_ms >= self.born_ms
 
 
@@ -85,9 +86,9 @@ def is_tag(kind: str | None) -> bool:
 
 
 def predicate_of(kind: str | None, expression: str | None) -> Predicate:
-    """The expression, read now or before; SubscriptionUnreadable with what is wrong, and where."""
+    """Returns the parsed expression; raises SubscriptionUnreadable with what is wrong, and where."""
     if kind != SQL92:
-        raise SubscriptionUnreadable(f"expressions are of type TAG or {SQL92}, not {kind}")
+        raise SubscriptionUnreadable(f"the expression type must be TAG or {SQL92}, got {kind}")
     if not expression:
         raise SubscriptionUnreadable("the expression is empty")
     found = _read(expression) if len(expression) <= MAX_PARSED_LENGTH else _read.__wrapped__(expression)
@@ -105,6 +106,8 @@ def _read(expression: str) -> Predicate | BadExpression:
 
 
 class GroupFilters:
+    """Table of the registered expressions, and the checks of those that pulls bring along."""
+
     def __init__(self, rules: FilterRules, clock: Clock, modules: FilterModules | None = None) -> None:
         self._rules = rules
         self._clock = clock
@@ -115,16 +118,16 @@ class GroupFilters:
         self._count = 0
         self._complaints = RateLimitedLog(log, BAD_INTERVAL_S, logging.WARNING, BAD_LINES)
         self.version = 0
-        """Higher when a filter came, changed or went: who waits with an old one looks again."""
+        """Grows when a filter is added, changed or removed: parked pulls then check theirs again."""
         self.on_change: Callable[[], None] = lambda: None
 
     def configure(self, rules: FilterRules) -> None:
         self._rules = rules
 
-    # --- what pulls ask -------------------------------------------------------------------------------
+    # --- pulls ----------------------------------------------------------------------------------------
 
     def check(self, kind: str | None, expression: str | None) -> None:
-        """Whether such a subscription can be served; refuses it otherwise."""
+        """Raises a refusal when such a subscription cannot be served."""
         if kind == WASM:
             self.module(expression)
         elif not is_tag(kind):
@@ -132,25 +135,25 @@ class GroupFilters:
             predicate_of(kind, expression)
 
     def module(self, name: str | None) -> FilterModule:
-        """The filter module of that name."""
+        """Returns the filter module of that name, or refuses."""
         if self._modules is None:
             raise SystemFailure(f"The broker does not support consumer to filter message by {WASM}")
         found = self._modules.get(name or "")
         if found is None:
-            why = self._modules.refused.get(name or "", "there is none of that name")
+            why = self._modules.refused.get(name or "", "there is no module of that name")
             known = ", ".join(self._modules) or "none"
             raise SubscriptionUnreadable(f"filter module {name!r}: {why}; usable are: {known}")
         return found
 
     def of_pull(self, kind: str | None, expression: str | None) -> PullFilter:
-        """What a pull asks for that brings its expression along."""
+        """Returns the filter of a pull that carries its own expression."""
         if not expression:
             raise SubscriptionUnreadable("parse the consumer's subscription failed")
         self._check_enabled(kind)
-        return _wanted(predicate_of(kind, expression))
+        return _pull_filter(predicate_of(kind, expression))
 
     def of_group(self, group: str, topic: str, kind: str | None, version: int) -> PullFilter:
-        """What the group's heartbeats have registered."""
+        """Returns the filter that the group's heartbeats have registered."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is None or found.predicate is None:
             raise FilterDataNotFound(
@@ -162,18 +165,19 @@ class GroupFilters:
         if self._rules.retries and topic.startswith(RETRY_PREFIX):
             return PullFilter(lambda message: self._matches_retried(group, message), MAX_TERMS_PER_PULL)
         bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
-        return replace(_wanted(found.predicate), bits=bits)
+        return replace(_pull_filter(found.predicate), bits=bits)
 
     def shown(self, group: str, topic: str) -> str | None:
-        """What is registered, for people."""
+        """Returns the registered filter as indented JSON, for tools that show it; None without one."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is None:
             return None
         return msgspec.json.format(msgspec.json.encode(self._stored(found)), indent=1).decode()
 
     def bit_map(self, topic: str, message: bytes) -> bytes:
-        """The bits of all groups that want a message of this topic, present or not; empty when there are no
-        expressions for it.
+        """Returns the bits of all groups whose expression matches a message of this topic, inactive ones too.
+
+        Empty when there are no expressions for the topic.
         """
         groups = self._by_topic.get(topic)
         if not groups:
@@ -189,34 +193,35 @@ class GroupFilters:
             raise SystemFailure(f"The broker does not support consumer to filter message by {kind}")
 
     def _matches_retried(self, group: str, message: bytes) -> bool:
-        """A message that is tried again is judged by the expression for the topic that it came from."""
+        """Filters a retried message by the group's expression for the topic that it came from."""
         topic = properties.find(message, properties.RETRY_TOPIC)
         found = self._by_topic.get(topic or "", {}).get(group)
         return found is None or found.predicate is None or found.predicate.matches(message)
 
-    # --- what heartbeats tell -------------------------------------------------------------------------
+    # --- heartbeats -----------------------------------------------------------------------------------
 
-    def register(self, group: str, told: Iterable[SubscriptionData]) -> None:
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Takes over the subscriptions of a heartbeat; filters of topics that it omits become inactive."""
         topics = set()
-        for subscription in told:
+        for subscription in subscriptions:
             topics.add(subscription.topic)
             if subscription.expressionType not in (*TAG_TYPES, WASM) and subscription.subString:
                 self._register(group, subscription)
         for topic, found in self._by_group.get(group, {}).items():
-            if topic not in topics and not found.is_dead:
-                self._die(found)
+            if topic not in topics and not found.is_inactive:
+                self._deactivate(found)
 
     def unregister(self, group: str) -> None:
-        """The last of its consumers has left."""
+        """Makes the filters of a group inactive: the last of its consumers has left."""
         for found in self._by_group.get(group, {}).values():
-            if not found.is_dead:
-                self._die(found)
+            if not found.is_inactive:
+                self._deactivate(found)
 
     def _register(self, group: str, told: SubscriptionData) -> None:
         known = self._by_group.get(group, {}).get(told.topic)
         if known is not None and told.subVersion <= known.client_version:
-            if told.subVersion == known.client_version and known.is_dead:
-                self._revive(known)
+            if told.subVersion == known.client_version and known.is_inactive:
+                self._activate(known)
             return
         is_same = known is not None and (told.subString, told.expressionType) == (
             known.expression,
@@ -224,12 +229,12 @@ class GroupFilters:
         )
         if known is not None and is_same:
             known.client_version = told.subVersion
-            self._revive(known)
+            self._activate(known)
             return
         try:
             predicate = predicate_of(told.expressionType, told.subString)
         except SubscriptionUnreadable as bad:
-            words = "The expression of group %s for %s cannot be read: %s"
+            words = "Group %s has an invalid filter expression for topic %s: %s"
             self._complaints.log(self._clock.monotonic(), words, group, told.topic, bad.remark)
             if known is not None:
                 self._remove(known)
@@ -267,11 +272,11 @@ class GroupFilters:
                 del table[first]
         self._changed()
 
-    def _die(self, found: GroupFilter) -> None:
+    def _deactivate(self, found: GroupFilter) -> None:
         found.dead_ms = self._clock.now_ms()
         self._changed()
 
-    def _revive(self, found: GroupFilter) -> None:
+    def _activate(self, found: GroupFilter) -> None:
         found.dead_ms = 0
         self._changed()
 
@@ -279,11 +284,12 @@ class GroupFilters:
         self.version += 1
         self.on_change()
 
-    # --- the file -------------------------------------------------------------------------------------
+    # --- file -----------------------------------------------------------------------------------------
 
     def load(self, data: bytes) -> int:
-        """Takes over a consumerFilter.json, or nothing of it when its bits are those of another Bloom filter:
-        bit maps of that time mean something else. Returns how many.
+        """Loads a consumerFilter.json; returns how many filters it holds.
+
+        Nothing is loaded when its bits are those of another Bloom filter: they mean other groups.
         """
         stored = ConsumerFilterWrapper.decode(data)
         found = [
@@ -292,11 +298,11 @@ class GroupFilters:
             for one in topic.groupFilterData.values()
             if one.expressionType == SQL92 and one.consumerGroup and one.topic
         ]
-        # One that was forgotten has no bits in what came since: it must not come back.
+        # A filter that was dropped has no bits in the messages stored since: it must not be loaded again.
         limit = self._clock.now_ms() - self._rules.keep_ms
         found = [one for one in found if not one.bornTime <= one.deadTime <= limit]
         if not all(self._is_valid(one.bloomFilterData) for one in found):
-            log.info("%s was written with another Bloom filter: it is not used", FILE)
+            log.info("%s was written with another Bloom filter and is ignored", FILE)
             return 0
         for one in found[:MAX_FILTERS]:
             self._add(self._loaded(one))
@@ -315,7 +321,8 @@ class GroupFilters:
         try:
             predicate = predicate_of(one.expressionType, one.expression)
         except SubscriptionUnreadable as bad:
-            log.warning("%s: the expression of group %s for %s: %s", FILE, one.consumerGroup, one.topic, bad)
+            words = "%s: group %s has an invalid filter expression for topic %s: %s"
+            log.warning(words, FILE, one.consumerGroup, one.topic, bad)
             predicate = None
         dead_ms = one.deadTime or max(self._clock.now_ms() - LOADED_INACTIVE_MS, one.bornTime)
         positions = tuple(one.bloomFilterData.bitPos)
@@ -332,7 +339,8 @@ class GroupFilters:
         )
 
     def dump(self) -> bytes:
-        self._forget_the_long_dead()
+        """Returns the content of consumerFilter.json, after dropping filters inactive for too long."""
+        self._drop_expired()
         stored = ConsumerFilterWrapper(
             {
                 topic: FilterDataMapByTopic(
@@ -343,11 +351,11 @@ class GroupFilters:
         )
         return msgspec.json.format(msgspec.json.encode(stored), indent=1)
 
-    def _forget_the_long_dead(self) -> None:
+    def _drop_expired(self) -> None:
         limit = self._clock.now_ms() - self._rules.keep_ms
         for groups in list(self._by_topic.values()):
             for one in list(groups.values()):
-                if one.is_dead and one.dead_ms <= limit:
+                if one.is_inactive and one.dead_ms <= limit:
                     self._remove(one)
 
     def _stored(self, one: GroupFilter) -> ConsumerFilterData:
@@ -356,7 +364,7 @@ class GroupFilters:
             one.born_ms,
             one.client_version,
             one.group,
-            one.is_dead,
+            one.is_inactive,
             one.dead_ms,
             one.expression,
             one.kind,
@@ -364,5 +372,5 @@ class GroupFilters:
         )
 
 
-def _wanted(predicate: Predicate) -> PullFilter:
+def _pull_filter(predicate: Predicate) -> PullFilter:
     return PullFilter(predicate.matches, max(MAX_TERMS_PER_PULL // predicate.terms, 1))

@@ -1,8 +1,8 @@
-"""Pulls through a filter module: message by message, with a turn for everybody else after each.
+"""Reads queues through a filter module, one message per turn of the event loop.
 
-In: a queue, an offset, a module. Out: the messages that the module wants, as a reader of the store gives
-them. However many such pulls there are, in one turn of the loop one message is put to one module: nobody else
-waits for more than the fuel of one.
+In: a queue, an offset, a module. Out: the messages that the module accepts, as the store's reader returns
+them. However many such pulls there are, one turn of the loop filters one message with one module, so no other
+request waits longer than the fuel of one message lasts.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import GetResult, GetStatus, QueueReader
 
-MAX_SCANNED = 800  # messages put to a module for one pull, as many as other pulls look at
-MAX_ANSWER_BYTES = 256 << 10  # of one answer, as for messages in memory
+MAX_SCANNED = 800  # messages filtered for one pull, as many as other pulls scan
+MAX_ANSWER_BYTES = 256 << 10  # as for messages in memory
 
 
 class ModulePulls:
+    """Reads messages that a filter module accepts."""
+
     def __init__(self, reader: QueueReader) -> None:
         self._reader = reader
         self._turn = asyncio.Lock()
@@ -26,7 +28,10 @@ class ModulePulls:
     async def choose(
         self, queue: ConsumeQueue, offset: int, max_messages: int, module: FilterModule
     ) -> GetResult:
-        """Raises FilterFailed, or OSError. The result is as if the others had been filtered by tags."""
+        """Returns accepted messages from `offset` on, in the form of a read that was filtered by tags.
+
+        Raises FilterFailed, or OSError.
+        """
         chosen: list[bytes] = []
         size, at = 0, offset
         found = await self._one(queue, at)
@@ -49,7 +54,7 @@ class ModulePulls:
         return GetResult(status, at, found.min_offset, found.max_offset, [*chosen], len(chosen), size)
 
     async def _wants(self, module: FilterModule, data: bytes) -> bool:
-        """A record that cannot be read is handed out as it is, as by other pulls."""
+        """Filters one record. A record that cannot be decoded is returned as it is, as by other pulls."""
         async with self._turn:
             try:
                 record = decode(data)

@@ -1,7 +1,7 @@
 """Pulls that found nothing to read and wait for a message. Holds no socket, no clock and no timer.
 
-In: a pull that waits, or the news that a queue has grown. Out: the pulls that can go on. What a pull is,
-beyond the queue, offset and filter it waits with, is the business of `pull.py`.
+In: a pull that waits, or an entry that a queue has gained. Out: the pulls that can be answered. A pull is
+known here only by its queue, offset and filter; everything else about it is in `pull.py`.
 """
 
 from collections.abc import Callable, Hashable
@@ -9,6 +9,8 @@ from typing import Generic, Protocol, TypeVar
 
 
 class ParkedPull(Hashable, Protocol):
+    """Pull as far as this table needs it: where it reads and which messages it accepts."""
+
     @property
     def queue(self) -> Hashable: ...
 
@@ -18,28 +20,29 @@ class ParkedPull(Hashable, Protocol):
 
     @property
     def matches(self) -> Callable[[bytes], bool] | None:
-        """Whether a message with this property string is wanted; None wants all."""
+        """Whether the pull accepts a message with this property string; None accepts all."""
 
     @property
     def accepts(self) -> Callable[[int], bool] | None:
-        """Whether a message with this tag code is wanted; None wants all."""
+        """Whether the pull accepts a message with this tag code; None accepts all."""
 
 
 P = TypeVar("P", bound=ParkedPull)
 
 
 class ParkedPulls(Generic[P]):
-    """Beyond `limit` a pull is not parked but answered at once: waiting costs a bounded memory."""
+    """Parked pulls by queue, at most `limit`: beyond it a pull is answered at once, to bound the memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._count = 0
-        self._parked: dict[Hashable, dict[P, None]] = {}  # an ordered set per queue: leaving is cheap
+        self._parked: dict[Hashable, dict[P, None]] = {}  # an ordered set per queue: removal is cheap
 
     def __len__(self) -> int:
         return self._count
 
     def park(self, pull: P) -> bool:
+        """Adds a pull; returns False when the table is full."""
         if self._count >= self._limit:
             return False
         self._parked.setdefault(pull.queue, {})[pull] = None
@@ -55,8 +58,9 @@ class ParkedPulls(Generic[P]):
     def arrived(
         self, queue: Hashable, next_offset: int, tags_code: int, properties: Callable[[], bytes]
     ) -> list[P]:
-        """The message before `next_offset`, with this tag code, can be read now: who was waiting for it? Its
-        properties are asked for only when somebody chooses by them.
+        """Removes and returns the pulls that wait for the message before `next_offset`, with this tag code.
+
+        `properties` is called at most once, and only when a pull filters by them.
         """
         parked = self._parked.pop(queue, None)
         if parked is None:
@@ -79,7 +83,7 @@ class ParkedPulls(Generic[P]):
         return woken
 
     def withdraw(self, pull: P) -> bool:
-        """Takes one pull out (its time is over, its peer is gone); False when it was woken before."""
+        """Removes one pull (its timeout ended, its peer is gone); returns False when it was woken before."""
         parked = self._parked.get(pull.queue)
         if parked is None or pull not in parked:
             return False
@@ -90,8 +94,8 @@ class ParkedPulls(Generic[P]):
         return True
 
     def drain(self) -> list[P]:
-        """Everyone, for the moment when the broker stops."""
-        everyone = [pull for parked in self._parked.values() for pull in parked]
+        """Removes and returns all pulls, when the broker stops."""
+        pulls = [pull for parked in self._parked.values() for pull in parked]
         self._parked.clear()
         self._count = 0
-        return everyone
+        return pulls

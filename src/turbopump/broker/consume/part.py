@@ -1,4 +1,4 @@
-"""Builds what consumers read with: pulls, send-backs, and queries that do not consume."""
+"""Builds the consume package: pulls, send-backs, and queries that do not consume."""
 
 from dataclasses import dataclass
 
@@ -14,6 +14,8 @@ from turbopump.protocol.permissions import READ, WRITE
 
 @dataclass(kw_only=True)
 class ConsumePart(Part):
+    """Pull handler and reused offsets, which other parts use."""
+
     pulls: PullHandler
     reused: ReusedOffsets
 

@@ -1,9 +1,10 @@
-"""Pull: what may be read, which records, and what the consumer is told (codes 11 and 361).
+"""Answers pulls: checks permission, reads records, or parks the pull until a message arrives (11, 361).
 
 In: a pull request. Out: one answer with the records joined to its header in a single buffer, or a pull that
-waits in `parked.py` until a message arrives or its time is over. Offsets are committed here when the
-request carries one. A consumer whose offset was reset, or whose offset a crash made void, is told here where
-to go on; the offset that such a pull carries is not committed.
+waits in `parked.py` until a message arrives or its timeout ends. A request may carry an offset to commit. A
+consumer whose offset was reset (`groups/resets.py`), or whose offset a crash made void
+(`reused_offsets.py`), is answered with the offset to go on from; the offset that such a pull carries is not
+committed. How records are found and filtered is in `store/reading.py`.
 """
 
 import asyncio
@@ -45,16 +46,15 @@ from turbopump.store.reading import SCAN_UNITS, GetResult, GetStatus
 
 log = logging.getLogger(__name__)
 
-MAX_PARKED_PER_CONNECTION = (
-    4096  # one client waits on so many queues at once; more are answered without waiting
-)
-MAX_FETCHES = 3  # entries of the queue, then records; what is gone again then is waited for
+MAX_PARKED_PER_CONNECTION = 4096  # queues that one client waits on; more pulls are answered without waiting
+MAX_FETCHES = 3  # first queue entries, then records; if they leave memory again, the read blocks on the disk
 SWEEP_S = 5.0
-"""Messages that its filter did not want move a parked pull on too: it is answered at the end of the interval,
-of those that began when it was parked, in which one arrived."""
+"""Interval after which a parked pull is answered when only messages that its filter rejects have arrived.
+
+Such messages move its offset on. Intervals are counted from the moment the pull was parked."""
 
 WOKEN_PER_TURN = 32
-"""Pulls that are answered before others have their turn."""
+"""Parked pulls answered in one turn of the event loop."""
 
 CODES: dict[GetStatus, ResponseCode] = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -73,21 +73,21 @@ EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 @dataclass(eq=False, slots=True)
 class Pull:
-    """One checked pull: what to read for whom, and the end of its time when it waits."""
+    """Pull request that passed the checks: what to read, with which filter, and its timeout while parked."""
 
     request: Request[PullMessageRequest]
     queue: ConsumeQueue
     offset: int
     accepts: Callable[[int], bool] | None
-    filter: PullFilter | None  # by properties
+    filter: PullFilter | None  # by properties, for SQL92
     topic_sys_flag: int
     group_sys_flag: int
     rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
     module: FilterModule | None = None
     parked_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
-    is_passed: bool = False  # while parked, by a message that it does not want
-    fetches: int = 0  # how often its messages had to come from the disk
+    is_passed: bool = False  # while parked, a message arrived that its filter rejects
+    fetches: int = 0  # how often its messages had to be read from the disk
 
     @property
     def matches(self) -> Callable[[bytes], bool] | None:
@@ -95,7 +95,7 @@ class Pull:
 
 
 class PullHandler:
-    """Answers pulls, now or when there is something to read."""
+    """Answers pulls at once, or parks them until there is something to read."""
 
     def __init__(
         self,
@@ -128,7 +128,9 @@ class PullHandler:
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
-        self._waiting_on: dict[Connection, set[Pull]] = {}  # until it is closed, also when nothing waits
+        # Parked pulls of each connection. An entry stays until the connection closes, even when it is empty,
+        # so that `on_closed` is registered once.
+        self._waiting_on: dict[Connection, set[Pull]] = {}
         self._woken: deque[Pull] = deque()
         self._fetching: set[asyncio.Task[None]] = set()
 
@@ -140,6 +142,7 @@ class PullHandler:
         return {RequestCode.PULL_MESSAGE: route, RequestCode.LITE_PULL_MESSAGE: route}
 
     def pull(self, request: Request[PullMessageRequest]) -> Command | None:
+        """Handles one pull: returns a refusal, or None when the answer is written here or later."""
         header = request.header
         try:
             pull = self._checked(request)
@@ -168,7 +171,7 @@ class PullHandler:
             self._answer(pull, result, code)
 
     def offsets_reset(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
-        """Consumers that wait for a message there are told at once where to go on instead."""
+        """Answers the group's parked pulls on these queues at once, with the offset to go on from."""
         for queue_id in queue_ids:
             queue = self._store.queues.find(topic, queue_id)
             for pull in self._parked.waiting(queue) if queue is not None else ():
@@ -176,14 +179,16 @@ class PullHandler:
                     self._finish(pull)
 
     def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
-        """The store has a new entry. Those who wait for it are answered after this pass, in one go."""
-        if not self._parked:  # nobody is left: the store need not call for every message
+        """Wakes the pulls that wait for a new entry of the store; they are answered after this dispatch."""
+        # No pull is parked any more: the store need not call for every message.
+        if not self._parked:
             self._store.log.on_arrival = None
         if not self._parked.waits_on(queue):
             return
         woken = self._parked.arrived(
             queue, next_offset, tags_code, lambda: self._store.reader.properties(queue, next_offset - 1)
         )
+        # Those that still wait were passed by a message that they do not want.
         for pull in self._parked.waiting(queue):
             if pull.offset < next_offset and not pull.is_passed:
                 self._pass(pull)
@@ -196,14 +201,14 @@ class PullHandler:
         return sum(map(len, self._waiting_on.values()))
 
     def close(self) -> None:
-        """Answers everyone who still waits: nothing was found."""
+        """Answers all waiting pulls with what there is to read now, usually nothing."""
         while self._woken:
             self._finish(self._woken.popleft())
         for pull in self._parked.drain():
             self._finish(pull)
 
     def _checked(self, request: Request[PullMessageRequest]) -> Pull:
-        """The checks in Apache's order; each refusal has the code and the words of Apache's broker."""
+        """Checks a request in Apache's order; each refusal has the code and the text of Apache's broker."""
         header = request.header
         if not self._broker_readable():
             raise ReadForbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
@@ -247,9 +252,9 @@ class PullHandler:
     def _filter(
         self, header: PullMessageRequest, group: SubscriptionGroup
     ) -> tuple[Callable[[int], bool] | None, PullFilter | None, FilterModule | None]:
-        """By tag code, by properties, or by a module."""
-        is_alone = header.sysFlag & PULL_SUBSCRIPTION  # it brings its expression along
-        if is_alone:
+        """Returns the filter of a pull: by tag code, by properties, or by a module."""
+        has_expression = header.sysFlag & PULL_SUBSCRIPTION
+        if has_expression:
             kind, expression = header.expressionType, header.subscription or ""
         else:
             subscription = self._subscription(header, group)
@@ -258,13 +263,13 @@ class PullHandler:
             return tag_filter(expression), None, None
         if kind == WASM:
             return None, None, self._filters.module(expression)
-        if is_alone:
+        if has_expression:
             return None, self._filters.of_pull(kind, expression), None
         name, topic = header.consumerGroup, header.topic
         return None, self._filters.of_group(name, topic, kind, header.subVersion), None
 
     def _subscription(self, header: PullMessageRequest, group: SubscriptionGroup) -> SubscriptionData:
-        """What the group's heartbeats said, when nothing forbids that it reads."""
+        """Returns the subscription of the group's heartbeats, or refuses when the group may not read."""
         name, topic = header.consumerGroup, header.topic
         members = self._members.consumer_group(name)
         if members is None:
@@ -283,8 +288,12 @@ class PullHandler:
         return subscription
 
     def _elsewhere(self, pull: Pull) -> GetResult | None:
-        """For a consumer that has to go on from another offset than it asks for: which, and why."""
+        """Returns where the consumer has to go on instead of the offset that it asks for; None: it may read.
+
+        Either an operator reset the group, or the offset is void (`reused_offsets.py`).
+        """
         offsets, reused, queue = self._offsets, self._reused, pull.queue
+        # The usual case, on the hot path: no reset is pending and no offset can be void.
         if not offsets.has_resets and not reused.is_active:
             return None
         header = pull.request.header
@@ -292,21 +301,25 @@ class PullHandler:
         if (offset := offsets.take_reset(group, topic, queue_id)) >= 0:
             reused.set_by_tool(group, topic, queue_id, offset)
             return GetResult(GetStatus.OFFSET_RESET, offset, queue.min_offset, queue.max_offset)
+        # A reader that keeps its own offsets may read anywhere.
         if header.sysFlag & (PULL_SUBSCRIPTION | PULL_LITE) == PULL_SUBSCRIPTION:
-            return None  # a reader that keeps its offsets itself: it may look where it likes
+            return None
         peer = pull.request.connection
         committed = offsets.query(group, topic, queue_id)
         if not reused.is_void(peer, group, topic, queue_id, pull.offset, committed):
             return None
         back = self._last_safe(pull)
         reused.handed(peer, group, topic, queue_id, back)
-        words = "Group %s was beyond what there is now of %s queue %d: back from %d to %d"
+        words = "Group %s was beyond the recovered end of %s queue %d: moved back from %d to %d"
         log.warning(words, group, topic, queue_id, pull.offset, back)
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
 
     def _last_safe(self, pull: Pull) -> int:
-        """All before it is handled: what the group has committed, or what this consumer says it has handled,
-        as far as that is not void; otherwise nothing."""
+        """Returns the offset before which every message has been handled.
+
+        That is what the group has committed, or what this consumer says it has handled as far as that is not
+        void; without either, the first message of the queue.
+        """
         header, queue = pull.request.header, pull.queue
         safe = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
         end = self._reused.end(header.topic, header.queueId)
@@ -330,12 +343,12 @@ class PullHandler:
             bulk_bytes=header.bulkBytes or 0,
         )
         took_ms = int((self._clock.monotonic() - began) * 1000)
-        if took_ms:  # seldom: messages that had to come from the disk
+        if took_ms:  # rare: messages that had to be read from the disk
             self._traffic.waited_to_get(pull.queue, header.consumerGroup, took_ms)
         return result
 
     def _handed(self, pull: Pull, result: GetResult) -> None:
-        """What the group has got, and therefore may speak of."""
+        """Records the offset that the group was given, and therefore may pull and commit."""
         header = pull.request.header
         where = header.consumerGroup, header.topic, header.queueId
         self._offsets.pulled(*where, result.next_offset)
@@ -360,18 +373,22 @@ class PullHandler:
         pull.parked_at = asyncio.get_running_loop().time()
         self._end_after(pull, max(0, wait_ms) / 1000)
         self._store.log.on_arrival = self.arrived
-        if pull.queue.max_offset > pull.offset:  # it arrived while a module was choosing
+        # A message arrived while a filter module was still at work on this pull: `arrived` was not called.
+        if pull.queue.max_offset > pull.offset:
             self._pass(pull)
         return True
 
     def _end_after(self, pull: Pull, seconds: float) -> None:
-        """Of waiting."""
+        """Sets the timeout of a parked pull, in seconds from when it was parked."""
         if pull.timer is not None:
             pull.timer.cancel()
         pull.timer = asyncio.get_running_loop().call_at(pull.parked_at + seconds, self._finish_parked, pull)
 
     def _pass(self, pull: Pull) -> None:
-        """What arrived is not for this one, but moves it on: it does not wait for the end of its time."""
+        """Shortens the wait of a parked pull after a message that its filter rejects.
+
+        The consumer's offset moves past that message: it is told at the end of the current sweep interval.
+        """
         pull.is_passed = True
         waited_s = asyncio.get_running_loop().time() - pull.parked_at
         end_s = SWEEP_S * (waited_s // SWEEP_S + 1)
@@ -379,20 +396,22 @@ class PullHandler:
             self._end_after(pull, end_s)
 
     def _finish_parked(self, pull: Pull) -> None:
-        """Its time is over."""
+        """Answers a parked pull whose timeout ended."""
         if self._parked.withdraw(pull):
             self._finish(pull)
 
     def _forget(self, connection: Connection) -> None:
-        """It is closed: nobody waits there any more."""
+        """Drops the parked pulls of a closed connection."""
         for pull in self._waiting_on.pop(connection, ()):
             self._parked.withdraw(pull)
             if pull.timer is not None:
                 pull.timer.cancel()
 
     def _answer_woken(self) -> None:
-        """Some in each turn of the loop: between them others are served, and the answers are freed that are
-        left unread by peers which were given up for that.
+        """Answers some woken pulls, and the rest in later turns of the event loop.
+
+        Between turns other requests are served, and connections that do not read their answers are closed,
+        which frees those answers.
         """
         now = [self._woken.popleft() for _ in range(min(WOKEN_PER_TURN, len(self._woken)))]
         if self._woken:
@@ -410,7 +429,8 @@ class PullHandler:
 
     def _read_and_answer(self, pull: Pull) -> None:
         try:
-            if pull.rules != self._rules():  # topics or groups changed meanwhile: may it still read?
+            # Topics, groups or filters changed while the pull was parked: check again whether it may read.
+            if pull.rules != self._rules():
                 pull = self._checked(pull.request)
             result = self._elsewhere(pull)
             if result is None and pull.module is not None:
@@ -422,20 +442,21 @@ class PullHandler:
             pull.request.answer(_refusal(pull.request, refused))
         except NotInMemory as missing:
             self._fetch(pull, missing)
-        except OSError as error:  # others wait to be answered after this one
-            log.error("A pull of %s cannot be read: %s", pull.queue.topic, error)
+        except OSError as error:
+            # Answered here instead of raised: other pulls are answered after this one.
+            log.error("Cannot read a pull of topic %s: %s", pull.queue.topic, error)
             request = pull.request
             request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(error), {}))
         else:
             self._answer(pull, result, _code(result, pull.offset))
 
     def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
-        """Messages of long ago: they come from the disk beside the loop, then it is read again."""
+        """Reads old messages from the disk in a thread, then reads the pull again."""
         pull.fetches += 1
         self._beside(pull, self._fetched(pull, missing))
 
     def _beside(self, pull: Pull, work: Coroutine[None, None, None]) -> None:
-        """It is answered later; until then its connection owes an answer."""
+        """Runs `work`, which answers the pull later; until then the connection has a request in progress."""
         connection = pull.request.connection
         connection.begin(0)
         task = asyncio.get_running_loop().create_task(work)
@@ -445,7 +466,7 @@ class PullHandler:
 
     async def _fetched(self, pull: Pull, missing: NotInMemory) -> None:
         began = self._clock.monotonic()
-        with contextlib.suppress(OSError):  # reading it says what is wrong
+        with contextlib.suppress(OSError):  # the read below fails with the same error and answers it
             await self._store.reader.fetch(missing.places)
         took_ms = int((self._clock.monotonic() - began) * 1000)
         self._traffic.waited_to_get(pull.queue, pull.request.header.consumerGroup, took_ms)
@@ -453,7 +474,9 @@ class PullHandler:
             self._read_and_answer(pull)
 
     async def _chosen(self, pull: Pull, module: FilterModule, may_park: bool) -> None:
-        """Message by message. A module that fails ends the pull with an error: nothing is passed over."""
+        """Answers a pull through a filter module. If the module fails the answer is an error: no message is
+        skipped.
+        """
         request = pull.request
         try:
             result = await self._module_pulls.choose(
@@ -471,7 +494,7 @@ class PullHandler:
             self._answer(pull, result, _code(result, pull.offset))
 
     async def abandon(self) -> None:
-        """Nobody is there any more for whom it is fetched."""
+        """Cancels pulls that still read from the disk or a module, when the broker stops."""
         fetching = list(self._fetching)
         for task in fetching:
             task.cancel()
@@ -499,7 +522,7 @@ class PullHandler:
 
 
 class ReadForbidden(Refused):
-    """No permission, with what it was that forbade (the `forbiddenType` of the answer)."""
+    """Refuses a pull for lack of permission; `kind` is the `forbiddenType` of the answer."""
 
     def __init__(self, remark: str, kind: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, remark)
@@ -512,7 +535,7 @@ def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:
 
 
 def tag_filter(expression: str) -> Callable[[int], bool] | None:
-    """What a consume queue can tell about `A || B`: the hash of a tag. None lets everything pass."""
+    """Returns a filter of tag codes for an expression such as `A || B`; None accepts every message."""
     return _tag_filter(expression) if len(expression) <= 1024 else _tag_filter.__wrapped__(expression)
 
 

@@ -1,8 +1,9 @@
-"""Send-back (code 36): what a consumer could not handle comes again later, or becomes a dead letter.
+"""Send-back (36): a message that a consumer could not handle is delivered again, or becomes a dead letter.
 
 In: where the message lies in the log, and how long the consumer wants to wait. Out: a copy of it on its way
-to %RETRY% of the group, delayed by a level that grows with each round, or in %DLQ% of the group. The consumer
-moves its offset on when it hears of success, so success is said only of a copy that is as safe as any send.
+to %RETRY% of the group, delayed by a level that grows with each attempt, or in %DLQ% of the group. The
+consumer moves its offset on when it is answered, so success is answered only when the copy is as safe as any
+send.
 """
 
 from collections.abc import Callable
@@ -29,11 +30,13 @@ from turbopump.runtime.chance import Chance
 from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 
-FIRST_LEVEL = 3  # of the first round: 10 s with the usual levels
+FIRST_LEVEL = 3  # delay level of the first attempt: 10 s with the default levels
 DEAD_LETTER_QUEUES = 1
 
 
 class SendBackHandler:
+    """Stores messages that consumers send back."""
+
     def __init__(
         self,
         store: Storage,
@@ -59,12 +62,13 @@ class SendBackHandler:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: Route(ConsumerSendMsgBackRequest, self.send_back)}
 
     def send_back(self, request: Request[ConsumerSendMsgBackRequest]) -> Command | None:
+        """Stores a copy for another attempt or as a dead letter, and answers when it is safe."""
         draft = self._copy(request.header, request.command.version)
         if draft is None:
             return reply(request.command)
         try:
             appended = self._writer.append_counted([draft])
-        except Refused as refused:  # whatever the reason, Apache's answer is this one
+        except Refused as refused:  # Apache answers with this code whatever the reason
             raise SystemFailure(refused.remark) from None
         self._count(request.header.group, draft)
         if draft.delay_ms >= 0:
@@ -81,7 +85,7 @@ class SendBackHandler:
             self._traffic.dead_letters[group, topic] += 1
 
     def _copy(self, header: ConsumerSendMsgBackRequest, version: int) -> Draft | None:
-        """What is to be stored, by Apache's checks in their order; None: the group wants no retries."""
+        """Returns the copy to store, after Apache's checks in their order; None: the group has no retries."""
         group = self._groups.find_or_create(header.group)
         if group is None:
             raise GroupNotFound(f"subscription group not exist, {header.group} {FAQ}")
@@ -96,8 +100,9 @@ class SendBackHandler:
         record = self._store.log.look_up(header.offset)
         if record is None:
             raise SystemFailure(f"look message by offset failed, {header.offset}")
-        if record.sys_flag & INNER_BATCH:  # one of its messages; the consumer sends a copy then
-            raise MessageIllegal("a message of an inner batch cannot be taken back")
+        # The record is the whole batch; a consumer that is refused sends a copy of the one message instead.
+        if record.sys_flag & INNER_BATCH:
+            raise MessageIllegal("a message of an inner batch cannot be sent back: send a copy of it")
         if header.delayLevel < 0 or record.reconsume_times >= _max_retries(group, header, version):
             return self._dead_letter(group, record)
         return self._again(group, record, header.delayLevel or FIRST_LEVEL + record.reconsume_times)
@@ -116,18 +121,18 @@ class SendBackHandler:
 
 
 def _max_retries(group: SubscriptionGroup, header: ConsumerSendMsgBackRequest, version: int) -> int:
-    """How often a message comes again: as the consumer says, or as the group is set."""
+    """Returns how often a message is delivered again: from the request, or from the group's configuration."""
     if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
         return header.maxReconsumeTimes
     return group.retry_max_times
 
 
 def _pairs(record: Record) -> dict[str, str]:
-    """The properties, and where the message was first: they stay the same in every round."""
+    """Returns the properties of the copy, with the first topic and id: the same in every attempt."""
     pairs = record.property_map()
     pairs.setdefault(properties.RETRY_TOPIC, record.topic)
     pairs[properties.WAIT] = "false"
-    pairs.pop(properties.INNER_MULTI_QUEUE_OFFSET, None)  # said where the original is
+    pairs.pop(properties.INNER_MULTI_QUEUE_OFFSET, None)  # offsets of the original in its light queues
     if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
         pairs[properties.ORIGIN_MESSAGE_ID] = offset_id(record.store_host, record.physical_offset)
     return pairs

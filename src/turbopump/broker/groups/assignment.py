@@ -1,13 +1,13 @@
-"""Queues that the broker divides among the members of a group, for consumers that leave it to it (400).
+"""Assigns queues to the members of a group, for consumers that leave rebalancing to the broker (400).
 
 A Java client of 5.x with `setClientRebalance(false)` asks any broker of a topic for all the queues that it
 has to read, on every broker. So the queues come from a name server, the members from this broker, and the
-rule is the one that clients use themselves. Always in pull mode: POP is not supported, and a tool that wants
-a group to use it is refused (401).
+strategy is the one that clients use themselves. Queues are always read in pull mode: POP is not supported,
+and a tool that sets a group to POP is refused (401).
 
-In: the request of a member. Out: its queues, or nothing for a topic that no name server knows. The route of a
-topic is kept for a moment, since such a consumer asks every second; while no name server answers, the last
-known one counts.
+In: the request of a member. Out: its queues, or none for a topic that no name server knows. The route of a
+topic is cached for a few seconds, since such a consumer asks every second; while no name server answers, the
+last known route is used.
 """
 
 import logging
@@ -50,11 +50,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Strategy: TypeAlias = Callable[[Sequence[T], Sequence[str], str], list[T]]
 
-CALL_TIMEOUT_S = 3.0  # for a name server, as for any client; the consumer waits as long
-ROUTE_TTL_S = 5.0  # a route, before it is asked for again
-MAX_ROUTES = 10_000  # of topics that consumers may invent
+CALL_TIMEOUT_S = 3.0  # of a call to a name server, as in any client; the consumer waits as long
+ROUTE_TTL_S = 5.0  # age at which a cached route is asked for again
+MAX_ROUTES = 10_000  # cached; consumers may ask for topics that do not exist
 BROADCASTING, PULL = "BROADCASTING", "PULL"
-POP = ("POP", "1")  # by its name, or by its number
+POP = ("POP", "1")  # the mode by name, or by number
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 NO_POP = (
     "POP is not supported by this broker: set the mode to PULL, "
@@ -63,7 +63,7 @@ NO_POP = (
 
 
 def averagely(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
-    """Runs of neighbouring queues; when they do not divide evenly, the first members have one more."""
+    """Assigns runs of neighbouring queues; if they do not divide evenly, the first members get one more."""
     if me not in members:
         return []
     size, rest = divmod(len(queues), len(members))
@@ -73,16 +73,16 @@ def averagely(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
 
 
 def by_circle(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
-    """One queue to each member in turn."""
+    """Assigns one queue to each member in turn."""
     return list(queues[members.index(me) :: len(members)]) if me in members else []
 
 
 STRATEGIES: Mapping[str, Strategy[MessageQueue]] = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}
-"""By the names that clients send. Others of theirs need what only the client knows."""
+"""Strategies by the names that clients send. Their other strategies need what only the client knows."""
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues of a topic that can be read, on all brokers, in the order that every member sees."""
+    """Returns the readable queues of a topic on all brokers, in the same order for every member."""
     return sorted(
         MessageQueue(data.brokerName, number, topic)
         for data in route.queueDatas
@@ -92,7 +92,7 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 class TopicRoutes:
-    """The routes of topics, as name servers tell them."""
+    """Cache of the routes of topics, asked from the name servers."""
 
     def __init__(self, client: Client, name_servers: Sequence[str], clock: Clock) -> None:
         self._client = client
@@ -101,7 +101,10 @@ class TopicRoutes:
         self._kept: dict[str, tuple[float, TopicRouteData | None]] = {}
 
     async def find(self, topic: str) -> TopicRouteData | None:
-        """None: no such topic. Raises SystemFailure while no name server answers and none ever did."""
+        """Returns the route of a topic; None when there is no such topic.
+
+        Raises SystemFailure when no name server answers and no route is cached.
+        """
         kept = self._kept.get(topic)
         if kept is not None and self._clock.monotonic() - kept[0] < ROUTE_TTL_S:
             return kept[1]
@@ -109,7 +112,7 @@ class TopicRoutes:
             found = await self._ask(topic)
         except (OSError, BrokenBody) as error:
             if kept is None:
-                raise SystemFailure(f"the queues of topic {topic} cannot be known now: {error}") from error
+                raise SystemFailure(f"cannot find out the queues of topic {topic}: {error}") from error
             return kept[1]
         self._kept.pop(topic, None)
         self._kept[topic] = self._clock.monotonic(), found
@@ -118,7 +121,7 @@ class TopicRoutes:
         return found
 
     async def _ask(self, topic: str) -> TopicRouteData | None:
-        failure: OSError = ConnectionError("this broker has no name server")
+        failure: OSError = ConnectionError("this broker has no name server: set namesrvAddr")
         for name_server in self._name_servers:
             question = new_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
             try:
@@ -136,6 +139,8 @@ class TopicRoutes:
 
 
 class AssignmentHandler:
+    """Answers requests for assigned queues and for the request mode of a group."""
+
     def __init__(
         self,
         routes: TopicRoutes,
@@ -158,27 +163,30 @@ class AssignmentHandler:
         }
 
     async def assign(self, request: Request[None]) -> Answer:
+        """Returns the queues of one member; all queues of the topic when the group broadcasts."""
         asked = QueryAssignmentRequestBody.decode(request.body)
         route = await self._topic_routes.find(asked.topic)
         if route is None:  # the client keeps what it has, and asks again
             return Answer(body=QueryAssignmentResponseBody().encode())
         if route.topicQueueMappingByBroker:
-            raise self._told(asked, f"{asked.topic} is a static topic, whose queues only clients divide")
+            raise self._refusal(asked, f"{asked.topic} is a static topic, which brokers cannot assign")
         queues = readable_queues(asked.topic, route)
         if asked.messageModel != BROADCASTING:
-            queues = self._share(asked, queues)
+            queues = self._assigned(asked, queues)
         assigned = [MessageQueueAssignment(messageQueue=queue, mode=PULL) for queue in queues]
         return Answer(body=QueryAssignmentResponseBody(messageQueueAssignments=assigned).encode())
 
-    def _share(self, asked: QueryAssignmentRequestBody, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    def _assigned(
+        self, asked: QueryAssignmentRequestBody, queues: Sequence[MessageQueue]
+    ) -> list[MessageQueue]:
         strategy = STRATEGIES.get(asked.strategyName)
         if strategy is None:
-            known = " and ".join(STRATEGIES)
-            raise self._told(asked, f"strategy {asked.strategyName} is none of {known}, which brokers know")
+            known = " or ".join(STRATEGIES)
+            raise self._refusal(asked, f"the strategy must be {known}, got {asked.strategyName}")
         return strategy(queues, sorted(self._members.consumers(asked.consumerGroup)), asked.clientId)
 
-    def _told(self, asked: QueryAssignmentRequestBody, reason: str) -> InvalidParameter:
-        """The client only logs it, and would consume nothing: so our log has it too."""
+    def _refusal(self, asked: QueryAssignmentRequestBody, reason: str) -> InvalidParameter:
+        """Logs and returns a refusal: the client only logs it and consumes nothing."""
         words = (
             "Consumer %s of group %s gets no queues of %s from this broker: %s; use setClientRebalance(true)"
         )
@@ -188,7 +196,7 @@ class AssignmentHandler:
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")
 
     def set_mode(self, request: Request[None]) -> Answer:
-        """PULL is how every group reads here already. The refusals are Apache's, but for POP."""
+        """Accepts PULL, the only mode here, and refuses POP. The other refusals are Apache's."""
         wanted = SetMessageRequestModeRequestBody.decode(request.body)
         if wanted.topic.startswith(RETRY_PREFIX):
             raise NoPermission("retry topic is not allowed to set mode")

@@ -39,16 +39,16 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
-MAX_GROUPS = 1000  # in one heartbeat: consumers and producers; each may create a group and its retry topic
+MAX_GROUPS = 1000  # in one heartbeat, consumers and producers; each may create a group and its retry topic
 MAX_SUBSCRIPTIONS = 10_000  # in one heartbeat, over all its groups
-MAX_NAMED = 5  # groups that changed, or clients that differ, in a log line
-CHANGE_LINES = 20  # about groups that changed, per second: thousands of clients may come at once
-CONFLICT_LINES = 10  # about members that contradict one another, per ...
+MAX_NAMED = 5  # changed groups, or clients that differ, named in a log line
+CHANGE_LINES = 20  # log lines about changed groups, per second: thousands of clients may join at once
+CONFLICT_LINES = 10  # log lines about members with different subscriptions, per ...
 CONFLICT_INTERVAL_S = 60.0
-MAX_NOTICES_PER_PAUSE = 2000  # of changes, within ...
-NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
+MAX_NOTICES_PER_PAUSE = 2000  # notices of changes, within ...
+NOTICE_PAUSE_S = 0.1  # ... which then takes about a tenth of the time
 ONE_WAY = 2
-NOT_COMPARED = frozenset({frozenset({"..."})})  # said of lists that are not compared
+NOT_COMPARED = frozenset({frozenset({"..."})})  # stands for subscription sets that are too long to compare
 
 
 class ClientHandler:
@@ -72,12 +72,12 @@ class ClientHandler:
         self._rules_changed = asyncio.Event()
         self._watched: set[Connection] = set()
         self._notices = _RateBudget(MAX_NOTICES_PER_PAUSE, NOTICE_PAUSE_S)
-        self._pending_notices: dict[
-            str, None
-        ] = {}  # groups whose members are told when there is budget again
+        self._pending_notices: dict[str, None] = {}  # groups whose members are notified after the pause
         self._changes = RateLimitedLog(log, 1.0, logging.INFO, CHANGE_LINES)
         self._conflicts = RateLimitedLog(log, CONFLICT_INTERVAL_S, logging.WARNING, CONFLICT_LINES)
-        self._conflicting: dict[str, frozenset[frozenset[str]]] = {}  # group -> what was said of it
+        self._conflicting: dict[
+            str, frozenset[frozenset[str]]
+        ] = {}  # group -> the differences that were logged
 
     def routes(self) -> Routes:
         return {
@@ -92,7 +92,7 @@ class ClientHandler:
         self._rules_changed.set()
 
     def heartbeat(self, request: Request[None]) -> Answer:
-        """Nothing of a heartbeat that is too large takes effect."""
+        """Registers the groups of a heartbeat; one that is too large is refused as a whole."""
         beat = HeartbeatData.decode(request.body)
         _check_size(beat)
         connection = request.connection
@@ -110,6 +110,7 @@ class ClientHandler:
         return Answer(HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=subscriptions_changed))
 
     def unregister(self, request: Request[UnregisterClientRequest]) -> Answer:
+        """Removes a client from its producer group or consumer group."""
         header = request.header
         if header.producerGroup is not None:
             self._members.remove_producer(header.producerGroup, request.connection)
@@ -119,6 +120,7 @@ class ClientHandler:
         return Answer({})
 
     def consumer_list(self, request: Request[GetConsumerListByGroupRequest]) -> Answer:
+        """Returns the client ids of a group's consumers."""
         group = request.header.consumerGroup
         consumers = self._members.consumers(group)
         if not consumers:
@@ -127,7 +129,7 @@ class ClientHandler:
         return Answer({}, ConsumerListBody(consumerIdList=consumers).encode())
 
     def check_client(self, request: Request[None]) -> Answer:
-        """Whether a subscription can be served: by tags always, by an expression if it can be read."""
+        """Refuses a subscription that cannot be served: an expression or module that is not valid."""
         if request.body:
             subscription = CheckClientRequestBody.decode(request.body).subscriptionData
             if subscription is not None:
@@ -135,12 +137,13 @@ class ClientHandler:
         return Answer()
 
     def closed(self, connection: Connection) -> None:
+        """Removes the clients of a closed connection from their groups."""
         self._watched.discard(connection)
         for group in self._members.closed(connection):
             self._notify(group)
 
     def expire(self) -> None:
-        """Clients without a heartbeat for too long have left, though their connection may still be open."""
+        """Removes clients without a heartbeat for too long, though their connection may still be open."""
         timeout_ms = self._rules.member_timeout_ms
         consumers, gone = self._members.expire(self._clock.monotonic() - timeout_ms / 1000)
         for group, connection in consumers:
@@ -154,27 +157,30 @@ class ClientHandler:
         """Runs until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SCAN_S + self._nobody_expires_for()):
+                async with asyncio.timeout(SCAN_S + self._next_expiry_s()):
                     await self._rules_changed.wait()
             self._rules_changed.clear()
             self.expire()
 
-    def _nobody_expires_for(self) -> float:
-        """Seconds, for whom we know and for those who may join meanwhile."""
+    def _next_expiry_s(self) -> float:
+        """Returns the seconds in which no member can expire, present or about to join."""
         timeout_s = self._rules.member_timeout_ms / 1000
-        seen = self._members.longest_silent()
+        seen = self._members.oldest_heartbeat()
         left_s = timeout_s if seen is None else seen + timeout_s - self._clock.monotonic()
         return max(0.0, left_s)
 
     def _consumer_beat(
         self, data: ConsumerData, beat: HeartbeatData, request: Request[None], groups: list[str]
     ) -> bool:
-        """Whether the client has to tell its subscriptions (again). A group that changed joins `groups`."""
+        """Registers a consumer of a heartbeat; a group that changed is appended to `groups`.
+
+        Returns whether the client has to send its subscriptions (again).
+        """
         known = self._members.consumer_group(data.groupName)
         told_before = known.fingerprint if known is not None else None
         changed = told_before is not None and told_before != beat.heartbeatFingerprint
         if beat.withoutSub and (known is None or not known.subscriptions):
-            changed = True  # it saves what we do not have: another broker process had it
+            changed = True  # it omits subscriptions that only an earlier broker process had
         group = self._groups.find_or_create(data.groupName)
         if group is None:
             return changed
@@ -194,24 +200,27 @@ class ClientHandler:
         return changed
 
     def _warn_of_differences(self, name: str, group: ConsumerGroup[Connection]) -> None:
-        """Whoever beats last decides for the whole group what it reads: said once, and when it changes."""
+        """Logs once, and again when it changes, that members of a group subscribe to different things.
+
+        The last heartbeat decides for the whole group.
+        """
         is_long = len(group.subscription_sets) > 1 and not group.is_comparable
         differences = {} if is_long else group.differences()
         if not differences and not is_long:
             self._conflicting.pop(name, None)
             return
-        said = NOT_COMPARED if is_long else frozenset(differences.values())
-        if said == self._conflicting.get(name):
+        conflict = NOT_COMPARED if is_long else frozenset(differences.values())
+        if conflict == self._conflicting.get(name):
             return
-        self._conflicting[name] = said
-        words = "The members of group %s subscribe to different things, and the last heartbeat counts: %s"
-        told = "too many to name them" if is_long else _told(group, differences)
-        self._conflicts.log(self._clock.monotonic(), words, name, told)
+        self._conflicting[name] = conflict
+        words = "Members of group %s have different subscriptions, and the last heartbeat counts: %s"
+        details = "too many to list" if is_long else _described(group, differences)
+        self._conflicts.log(self._clock.monotonic(), words, name, details)
 
     def _create_retry_topic(self, data: ConsumerData, group: SubscriptionGroup) -> None:
-        """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""
-        told = data.subscriptionDataSet
-        order = any(self._is_ordered(subscription.topic) for subscription in told) if told else None
+        """Creates the retry topic of a group: tools find the brokers of a group by its route."""
+        subscriptions = data.subscriptionDataSet
+        order = any(self._is_ordered(one.topic) for one in subscriptions) if subscriptions else None
         sys_flag = UNIT_SUBSCRIBED if data.unitMode else 0
         self._topics.for_group(names.retry_topic(data.groupName), group.retry_queues, order, sys_flag)
 
@@ -236,7 +245,7 @@ class ClientHandler:
             connection.on_closed.append(self.closed)
 
     def _notify(self, group: str, joined: Connection | None = None) -> None:
-        """Tells every member, in a rush only the one that `joined`, and the others a moment later."""
+        """Notifies all members of a change; under load only the one that `joined`, the others a bit later."""
         found = self._members.consumer_group(group)
         if found is None:
             self._conflicting.pop(group, None)
@@ -270,7 +279,7 @@ class ClientHandler:
 
 
 class _RateBudget:
-    """So many per interval; what is taken at once may go beyond, and the next has to wait."""
+    """Budget of `amount` per interval; the last take may exceed it, and the next one is refused."""
 
     def __init__(self, amount: int, interval_s: float) -> None:
         self._amount = amount
@@ -291,23 +300,23 @@ class _RateBudget:
 def _check_size(beat: HeartbeatData) -> None:
     groups = len(beat.consumerDataSet) + len(beat.producerDataSet)
     if groups > MAX_GROUPS:
-        raise SystemFailure(f"a heartbeat may name {MAX_GROUPS} groups, this one names {groups}")
+        raise SystemFailure(f"a heartbeat must have at most {MAX_GROUPS} groups, got {groups}")
     subscriptions = sum(len(data.subscriptionDataSet or ()) for data in beat.consumerDataSet)
     if subscriptions > MAX_SUBSCRIPTIONS:
         raise SystemFailure(
-            f"a heartbeat may hold {MAX_SUBSCRIPTIONS} subscriptions, this one holds {subscriptions}"
+            f"a heartbeat must have at most {MAX_SUBSCRIPTIONS} subscriptions, got {subscriptions}"
         )
 
 
-def _told(group: ConsumerGroup[Connection], differences: dict[SubscriptionSet, frozenset[str]]) -> str:
-    by_identity = {id(wants): difference for wants, difference in differences.items()}
+def _described(group: ConsumerGroup[Connection], differences: dict[SubscriptionSet, frozenset[str]]) -> str:
+    by_identity = {id(one): difference for one, difference in differences.items()}
     clients: dict[frozenset[str], list[str]] = {}
     for member in group.members.values():
         if (difference := by_identity.get(id(member.subscription_set))) is not None:
             clients.setdefault(difference, []).append(member.client_id)
     return "; ".join(
-        f"{_some(ids)}: {_some(sorted(wants)) or 'nothing more'}"
-        for wants, ids in list(clients.items())[:MAX_NAMED]
+        f"{_some(ids)}: {_some(sorted(difference)) or 'nothing more'}"
+        for difference, ids in list(clients.items())[:MAX_NAMED]
     )
 
 

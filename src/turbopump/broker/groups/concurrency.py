@@ -1,6 +1,6 @@
-"""Calls to clients, at most so many at once for each: who owes answers is not asked on and on.
+"""Limits concurrent calls from the broker to each client.
 
-Goes in: a request for the client of a connection. Comes out: its answer, or why there is none.
+In: a request for the client of a connection. Out: its answer, or an OSError.
 """
 
 from collections import Counter
@@ -10,18 +10,20 @@ from turbopump.remoting.connection import Connection
 
 
 class ClientBusy(OSError):
-    """The client has not answered what it was asked before, or does not read."""
+    """The client has too many unanswered calls, or does not read from its connection."""
 
 
 class ConcurrencyLimit:
+    """Calls clients, with at most `limit` unanswered calls per connection."""
+
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._unanswered: Counter[Connection] = Counter()
 
     async def call(self, connection: Connection, request: Command, timeout_s: float) -> Command:
-        """Raises OwesAnswers, TimeoutError or another OSError."""
+        """Returns the client's answer; raises ClientBusy, TimeoutError or another OSError."""
         if self._unanswered[connection] >= self._limit or connection.saturated:
-            raise ClientBusy("it owes too many answers")
+            raise ClientBusy("it has too many unanswered requests")
         self._unanswered[connection] += 1
         try:
             return await connection.call(request, timeout_s)

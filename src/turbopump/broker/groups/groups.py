@@ -1,7 +1,7 @@
-"""Consumer groups as the broker is told to treat them: may they read, how often a message is tried again.
+"""Configuration of consumer groups: whether they may read, and how often a message is retried.
 
-In: questions and changes from the handlers. Out: groups, or a refusal in Apache's words; every change is
-told to `on_change`, which keeps it on disk. Who is in a group right now is in `members.py`.
+In: lookups and changes from the handlers. Out: groups, or a refusal with Apache's text; every change calls
+`on_change`, which writes it to disk. The connected members of a group are in `members.py`.
 """
 
 import logging
@@ -22,13 +22,13 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-CREATED_LINES = 20  # about groups that clients create, per ...
+CREATED_LINES = 20  # log lines about groups that clients create, per ...
 CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroup:
-    """What this broker acts on. `config` is the whole of it, with what only others read."""
+    """Consumer group, with the fields that this broker uses. `config` has all fields, for tools and files."""
 
     config: SubscriptionGroupConfig
 
@@ -50,7 +50,7 @@ class SubscriptionGroup:
 
     @property
     def retry_queues(self) -> int:
-        return min(self.config.retryQueueNums, MAX_QUEUES)  # a file of Apache's may say anything
+        return min(self.config.retryQueueNums, MAX_QUEUES)  # a file of Apache's may have any number
 
     @property
     def retry_max_times(self) -> int:
@@ -62,8 +62,10 @@ class SubscriptionGroup:
 
 
 class SubscriptionGroups:
+    """Table of consumer groups, kept in subscriptionGroup.json."""
+
     def __init__(self, rules: GroupRules, clock: Clock, light_queues: bool = False) -> None:
-        """`light_queues`: whatever begins with %LMQ% is a group, and needs no entry in the table."""
+        """`light_queues`: any name that begins with %LMQ% is a group, without an entry in the table."""
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
@@ -71,7 +73,7 @@ class SubscriptionGroups:
             name: SubscriptionGroup(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS
         }
         self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
-        self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits, of which READ is ours
+        self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits; only READ is used here
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.on_change: Callable[[], None] = lambda: None
 
@@ -91,13 +93,14 @@ class SubscriptionGroups:
         return list(self._table.values())
 
     def for_consume(self, name: str) -> SubscriptionGroup:
-        """The group, created with the defaults when that is allowed, or GroupNotFound."""
+        """Returns the group, created with defaults if that is allowed; raises GroupNotFound otherwise."""
         group = self.find_or_create(name)
         if group is None:
             raise GroupNotFound(f"subscription group [{name}] does not exist, {FAQ}")
         return group
 
     def find_or_create(self, name: str) -> SubscriptionGroup | None:
+        """Returns the group; None when it is not known and may not be created."""
         group = self.find(name)
         if group is not None or not self._may_create(name):
             return group
@@ -107,7 +110,7 @@ class SubscriptionGroups:
         return group
 
     def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Creates or replaces groups, with changes to their attributes; a bad one refuses all of them."""
+        """Creates or replaces groups, with changes to their attributes; one invalid group refuses all."""
         after = [self._accepted(config) for config in configs if not self.is_light(config.groupName)]
         for config in after:
             log.info("Consumer group %s is set", config.groupName)
@@ -118,7 +121,9 @@ class SubscriptionGroups:
     def _accepted(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         names.check_group(config.groupName)
         if config.retryQueueNums > MAX_QUEUES:  # Apache takes any number
-            raise InvalidParameter(f"a group has at most {MAX_QUEUES} retry queues")
+            raise InvalidParameter(
+                f"retryQueueNums must be at most {MAX_QUEUES}, got {config.retryQueueNums}"
+            )
         known = self._table.get(config.groupName)
         after = attributes.altered(
             known.config.attributes if known else None, config.attributes, attributes.OF_GROUPS
@@ -126,10 +131,11 @@ class SubscriptionGroups:
         return msgspec.structs.replace(config, attributes=after)
 
     def is_forbidden(self, name: str, topic: str) -> bool:
-        """Whether an operator has shut the group out of this one topic."""
+        """Returns whether an operator has forbidden the group to read this topic."""
         return bool(self._forbidden) and self._forbidden.get(name, {}).get(topic, 0) & READ != 0
 
     def forbid(self, name: str, topic: str, may_read: bool) -> None:
+        """Forbids or allows a group to read one topic."""
         bits = self._forbidden.get(name, {}).get(topic, 0)
         after = bits & ~READ if may_read else bits | READ
         if after == bits:
@@ -144,6 +150,7 @@ class SubscriptionGroups:
         self._changed()
 
     def delete(self, name: str) -> bool:
+        """Deletes a group; returns whether it existed."""
         self._forbidden.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
@@ -159,7 +166,7 @@ class SubscriptionGroups:
         )
 
     def load(self, data: bytes) -> int:
-        """Takes the groups of a subscriptionGroup.json, over the built-in ones; returns how many."""
+        """Loads the groups of a subscriptionGroup.json over the built-in ones; returns how many."""
         found = SubscriptionGroupWrapper.decode(data)
         for name, config in found.subscriptionGroupTable.items():
             self._table[name] = SubscriptionGroup(msgspec.structs.replace(config, groupName=name))

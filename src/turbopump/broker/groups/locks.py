@@ -1,10 +1,11 @@
-"""Queue locks: of the consumers of a group, who may consume a queue in order (41, 42).
+"""Queue locks: which consumer of a group may consume a queue in order (41, 42).
 
-In: a client's wish for some queues, and the time. Out: those it holds now. A lock lasts a minute; its holder
-renews it every 20 s. It outlives the holder's connection, because the holder may still be at work on what it
-pulled. Locks are kept in memory only, as with Apache: after a restart the first to ask has the queue.
+In: a client's request for some queues, and the time. Out: the queues that it holds now. A lock lasts a
+minute; its holder renews it every 20 s. It outlives the holder's connection, because the holder may still
+process what it pulled. Locks are kept in memory only, as with Apache: after a restart the first to ask gets
+the queue.
 
-`onlyThisBroker` makes no difference: it matters to brokers that ask their replicas, and there are none.
+`onlyThisBroker` is ignored: it matters to brokers that ask their replicas, and there are none.
 """
 
 import logging
@@ -24,21 +25,23 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-MAX_LOCKS = 200_000  # in all; beyond it nothing new is locked until some have expired
-MAX_LOCKS_OF_GROUP = 20_000  # so that no group, and no request, takes the places of all others
-EXPIRED_LINES = 10  # about locks taken over from a silent holder, per ...
+MAX_LOCKS = 200_000  # in total; beyond it nothing new is locked until some have expired
+MAX_LOCKS_OF_GROUP = 20_000  # so that no group, and no request, uses up all locks
+EXPIRED_LINES = 10  # log lines about locks taken over after they expired, per ...
 EXPIRED_INTERVAL_S = 10.0
 SWEEP_S = 10.0
 
 
 @dataclass(slots=True)
 class HeldLock:
+    """Lock of one queue."""
+
     client_id: str
-    until: float  # included: a lock that is exactly as old as its time still holds
+    until: float  # inclusive: at exactly this time the lock still holds
 
 
 class LockTable:
-    """Times are seconds of one clock that never goes back."""
+    """Table of locks by group and queue. Times are seconds of a monotonic clock."""
 
     def __init__(
         self, live_s: float, max_locks: int = MAX_LOCKS, max_of_group: int = MAX_LOCKS_OF_GROUP
@@ -55,7 +58,10 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float
     ) -> tuple[list[MessageQueue], list[tuple[MessageQueue, str]]]:
-        """The queues that the client holds now, and those among them that a silent holder lost."""
+        """Locks queues for a client, or renews its locks.
+
+        Returns the queues that the client holds now, and those taken over, with their former holder.
+        """
         held = self._groups.setdefault(group, {})
         got: list[MessageQueue] = []
         taken: list[tuple[MessageQueue, str]] = []
@@ -79,7 +85,7 @@ class LockTable:
         return got, taken
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Only what the client holds; nobody can free another's queue."""
+        """Releases the queues that this client holds; locks of other clients stay."""
         held = self._groups.get(group, {})
         for queue in queues:
             lock = held.get(queue)
@@ -87,10 +93,11 @@ class LockTable:
                 self._drop(group, queue)
 
     def holds_any(self, group: str, now: float) -> bool:
+        """Returns whether any client of the group holds a lock."""
         return any(now <= lock.until for lock in self._groups.get(group, {}).values())
 
     def sweep(self, now: float) -> None:
-        """Forgets locks that expired long enough ago to matter to nobody."""
+        """Removes locks that expired more than one lifetime ago."""
         for group, held in list(self._groups.items()):
             for queue in [queue for queue, lock in held.items() if lock.until + self._live_s < now]:
                 self._drop(group, queue)
@@ -104,6 +111,8 @@ class LockTable:
 
 
 class LockHandler:
+    """Answers requests to lock and unlock queues."""
+
     def __init__(self, locks: LockTable, clock: Clock) -> None:
         self._locks = locks
         self._clock = clock
@@ -120,7 +129,7 @@ class LockHandler:
         now = self._clock.monotonic()
         got, taken = self._locks.lock(wish.consumerGroup, wish.clientId, wish.mqSet, now)
         for queue, before in taken:
-            words = "Group %s: %s did not renew its lock of %s queue %d in time, now it is %s's"
+            words = "Group %s: %s did not renew its lock of %s queue %d in time; %s holds it now"
             self._expired.log(
                 now, words, wish.consumerGroup, before, queue.topic, queue.queueId, wish.clientId
             )

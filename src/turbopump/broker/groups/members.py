@@ -1,8 +1,8 @@
-"""Who is there: producers and consumers by group, as their heartbeats tell it.
+"""Table of connected producers and consumers by group, as reported by their heartbeats.
 
-In: heartbeats, goodbyes, closed connections, the time. Out: the groups whose members changed, and members
-that contradict one another. This room is a table; `clients.py` reads the requests and tells the members of a
-changed group. A connection is only a key here.
+In: heartbeats, unregistrations, closed connections, the time. Out: the groups whose members changed, and
+members with different subscriptions. This module is only a table: `clients.py` reads the requests and
+notifies the members of a changed group. A connection is only a key here.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -17,54 +17,56 @@ from turbopump.protocol.names import TAG
 C = TypeVar("C", bound=Hashable)
 
 BROADCASTING = "BROADCASTING"
-MAX_COMPARED_SETS = 64  # different lists of subscriptions within a group that are told apart ...
-MAX_COMPARED_SUBSCRIPTIONS = 5000  # ... if they have no more entries than this together: some milliseconds
+MAX_COMPARED_SETS = 64  # different sets of subscriptions within a group that are compared ...
+MAX_COMPARED_SUBSCRIPTIONS = 5000  # ... if they have at most this many entries together: some milliseconds
 
 SubscriptionSet: TypeAlias = tuple[tuple[str, str, str], ...]
-"""What one member subscribes to, as it said it: topic, kind and text of the expression."""
+"""Subscriptions of one member as it sent them, sorted: topic, kind and text of the expression."""
 
 
 @dataclass(slots=True)
 class Member(Generic[C]):
-    """One client on one connection."""
+    """Client in a group, on one connection."""
 
     client_id: str
     connection: C
     language: str
     version: int
-    seen: float  # of a clock that nobody sets
-    seen_ms: int  # the same moment, for people
-    subscription_set: SubscriptionSet | None = None  # not told yet: a heartbeat may leave it out
+    seen: float  # last heartbeat on the monotonic clock
+    seen_ms: int  # the same moment in milliseconds since the epoch, for tools
+    subscription_set: SubscriptionSet | None = None  # None: not known yet, a heartbeat may omit it
 
     def beats(self, beat: "Member[C]") -> None:
+        """Takes over the time of a newer heartbeat."""
         self.seen, self.seen_ms = beat.seen, beat.seen_ms
 
 
 class SubscriptionSets:
-    """The different lists of subscriptions in a group, each kept once, however many members have it."""
+    """Different sets of subscriptions in a group, each stored once, however many members have it."""
 
     def __init__(self) -> None:
-        self._kept: dict[SubscriptionSet, tuple[SubscriptionSet, int]] = {}  # ... and how many have it
+        self._kept: dict[SubscriptionSet, tuple[SubscriptionSet, int]] = {}  # and how many members have it
         self.is_new = False
-        """Whether a list came or went; whoever compares them takes it back."""
+        """Whether a set was added or removed since they were last compared; the comparing code clears it."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[SubscriptionSet]:
-        return (wants for wants, _ in self._kept.values())
+        return (kept for kept, _ in self._kept.values())
 
-    def add(self, wants: SubscriptionSet) -> SubscriptionSet:
-        """The one that is kept."""
-        kept, count = self._kept.get(wants, (wants, 0))
+    def add(self, added: SubscriptionSet) -> SubscriptionSet:
+        """Counts one more member with this set; returns the stored equal set."""
+        kept, count = self._kept.get(added, (added, 0))
         self._kept[kept] = kept, count + 1
         self.is_new |= count == 0
         return kept
 
-    def remove(self, wants: SubscriptionSet | None) -> None:
-        if wants is None:
+    def remove(self, removed: SubscriptionSet | None) -> None:
+        """Counts one member less with this set."""
+        if removed is None:
             return
-        kept, count = self._kept[wants]
+        kept, count = self._kept[removed]
         if count > 1:
             self._kept[kept] = kept, count - 1
         else:
@@ -74,7 +76,7 @@ class SubscriptionSets:
 
 @dataclass(slots=True)
 class ConsumerGroup(Generic[C]):
-    """The consumers of a group that are there now, and what the last of them said about it."""
+    """Connected consumers of a group, and the group's properties from the last heartbeat."""
 
     consume_type: str = ""
     message_model: str = ""
@@ -93,15 +95,17 @@ class ConsumerGroup(Generic[C]):
         return sum(map(len, islice(self.subscription_sets, MAX_COMPARED_SETS))) <= MAX_COMPARED_SUBSCRIPTIONS
 
     def differences(self) -> dict[SubscriptionSet, frozenset[str]]:
-        """What of a member's subscriptions not all others have, in words. Empty: they agree."""
-        said = {wants: _in_words(wants) for wants in islice(self.subscription_sets, MAX_COMPARED_SETS)}
-        if len(set(said.values())) < 2:
+        """Returns for each set the subscriptions, as text, that not all members have; empty if they agree."""
+        texts = {one: _as_text(one) for one in islice(self.subscription_sets, MAX_COMPARED_SETS)}
+        if len(set(texts.values())) < 2:
             return {}
-        common = frozenset.intersection(*said.values())
-        return {wants: words - common for wants, words in said.items()}
+        common = frozenset.intersection(*texts.values())
+        return {one: text - common for one, text in texts.items()}
 
 
 class Members(Generic[C]):
+    """Producers and consumers by group and by connection."""
+
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup[C]] = {}
         self._producers: dict[str, dict[C, Member[C]]] = {}
@@ -110,18 +114,18 @@ class Members(Generic[C]):
         self._producing: dict[str, dict[C, int]] = {}
         """Client id -> its connections, the newest last, and in how many groups each produces."""
 
-    # Looking
+    # Lookups
 
     def knows(self, group: str) -> bool:
         return group in self._consumers
 
     def consumers(self, group: str) -> list[str]:
-        """Client ids, each once: one that has just come back on a new connection must not count twice."""
+        """Returns client ids, each once: a client that reconnected must not count twice."""
         found = self._consumers.get(group)
         return list(dict.fromkeys(member.client_id for member in found.members.values())) if found else []
 
     def consumer(self, group: str, client_id: str | None) -> Member[C] | None:
-        """The member with this id; on several connections, the one that came last."""
+        """Returns the member with this id; if it has several connections, that of the newest."""
         found = self._consumers.get(group)
         for member in reversed(found.members.values()) if found else ():
             if member.client_id == client_id:
@@ -135,7 +139,7 @@ class Members(Generic[C]):
         return list(self._consumers)
 
     def producer(self, client_id: str) -> C | None:
-        """The connection of a client that produces, in whatever group; of several, the newest."""
+        """Returns the newest connection of a client that produces in any group."""
         connections = self._producing.get(client_id)
         return next(reversed(connections)) if connections else None
 
@@ -150,7 +154,7 @@ class Members(Generic[C]):
         return found.subscriptions.get(topic) if found else None
 
     def reads(self, group: str, topic: str) -> bool:
-        """False only for a group that is there and does not subscribe to the topic (any more)."""
+        """Returns False only for a connected group that does not subscribe to the topic (any more)."""
         found = self._consumers.get(group)
         return found is None or not found.subscriptions or topic in found.subscriptions
 
@@ -160,9 +164,10 @@ class Members(Generic[C]):
     def is_member(self, connection: C) -> bool:
         return connection in self._consumer_groups_of or connection in self._producer_groups_of
 
-    # Changing
+    # Changes
 
     def add_producer(self, group: str, member: Member[C]) -> None:
+        """Registers a heartbeat of a producer."""
         connection = member.connection
         members = self._producers.setdefault(group, {})
         known = members.get(connection)
@@ -177,9 +182,9 @@ class Members(Generic[C]):
         connections[connection] = connections.pop(connection, 0) + 1
 
     def add_consumer(self, data: ConsumerData, member: Member[C], keeps_subscriptions: bool = False) -> bool:
-        """A heartbeat of a consumer; True when the group has other members or other topics now.
+        """Registers a heartbeat of a consumer; returns whether the group's members or topics changed.
 
-        `keeps_subscriptions`: the heartbeat left the subscriptions out on purpose.
+        `keeps_subscriptions`: the heartbeat omits the subscriptions on purpose.
         """
         group = self._consumers.get(data.groupName)
         if group is None:
@@ -202,7 +207,7 @@ class Members(Generic[C]):
         return changed
 
     def remove_producer(self, group: str, connection: C) -> bool:
-        """True when it was there."""
+        """Removes a producer; returns whether it was a member."""
         members = self._producers.get(group)
         member = members.pop(connection, None) if members else None
         if members is None or member is None:
@@ -214,7 +219,7 @@ class Members(Generic[C]):
         return True
 
     def remove_consumer(self, group: str, connection: C) -> bool:
-        """True when it was there."""
+        """Removes a consumer; returns whether it was a member."""
         found = self._consumers.get(group)
         member = found.members.pop(connection, None) if found else None
         if found is None or member is None:
@@ -226,20 +231,21 @@ class Members(Generic[C]):
         return True
 
     def closed(self, connection: C) -> list[str]:
-        """The consumer groups that lost a member with this connection."""
+        """Removes a connection from all groups; returns the consumer groups that lost a member."""
         for group in sorted(self._producer_groups_of.get(connection, ())):
             self.remove_producer(group, connection)
         groups = sorted(self._consumer_groups_of.get(connection, ()))
         return [group for group in groups if self.remove_consumer(group, connection)]
 
-    def longest_silent(self) -> float | None:
-        """When the member was heard of that has been silent longest; None: there is no member."""
+    def oldest_heartbeat(self) -> float | None:
+        """Returns the earliest of all members' last heartbeats; None when there is no member."""
         groups = (*(group.members for group in self._consumers.values()), *self._producers.values())
         return min((member.seen for members in groups for member in members.values()), default=None)
 
     def expire(self, since: float) -> tuple[list[tuple[str, C]], list[C]]:
-        """Those who have not been heard of since then leave their group: consumers with their group's name,
-        and connections that are in no group any more. A client may stop speaking for one group alone.
+        """Removes members without a heartbeat since then; a client may stop sending them for one group only.
+
+        Returns the removed consumers with their group's name, and connections that are in no group any more.
         """
         consumers = _silent(((name, group.members) for name, group in self._consumers.items()), since)
         producers = _silent(self._producers.items(), since)
@@ -251,16 +257,19 @@ class Members(Generic[C]):
         return consumers, [connection for connection in left if not self.is_member(connection)]
 
 
-def _subscribe(group: ConsumerGroup[C], member: Member[C], told: Iterable[SubscriptionData]) -> bool:
-    """Takes over what a heartbeat says; True when topics came or went, not for a newer expression alone."""
+def _subscribe(group: ConsumerGroup[C], member: Member[C], sent: Iterable[SubscriptionData]) -> bool:
+    """Takes over the subscriptions of a heartbeat.
+
+    Returns whether topics were added or removed; a newer expression alone does not count.
+    """
     known = group.subscriptions
     topics = set()
-    wants = []
+    entries = []
     changed = False
-    for subscription in told:
+    for subscription in sent:
         topic = subscription.topic
         topics.add(topic)
-        wants.append((topic, subscription.expressionType or TAG, subscription.subString or ""))
+        entries.append((topic, subscription.expressionType or TAG, subscription.subString or ""))
         old = known.get(topic)
         if old is None or subscription.subVersion > old.subVersion:
             known[topic] = subscription
@@ -269,18 +278,18 @@ def _subscribe(group: ConsumerGroup[C], member: Member[C], told: Iterable[Subscr
         for topic in known.keys() - topics:
             del known[topic]
         changed = True
-    wants.sort()
-    if (now := tuple(wants)) != member.subscription_set:
+    entries.sort()
+    if (now := tuple(entries)) != member.subscription_set:
         group.subscription_sets.remove(member.subscription_set)
         member.subscription_set = group.subscription_sets.add(now)
     return changed
 
 
-def _in_words(wants: SubscriptionSet) -> frozenset[str]:
-    """The same words for the same wish, however it is written: order and blanks of tags do not count."""
+def _as_text(subscriptions: SubscriptionSet) -> frozenset[str]:
+    """Returns texts that are equal for equal subscriptions: order and blanks of tags do not count."""
     return frozenset(
         f"{topic} {_tags(expression)}" if kind == TAG else f"{topic} {kind} {expression}"
-        for topic, kind, expression in wants
+        for topic, kind, expression in subscriptions
     )
 
 
@@ -306,7 +315,7 @@ def _forget(groups_of: dict[C, set[str]], connection: C, group: str) -> None:
 
 
 def _forget_client(producing: dict[str, dict[C, int]], member: Member[C]) -> None:
-    """It produces in one group less."""
+    """Counts one group less in which the member's client produces."""
     connections = producing[member.client_id]
     connections[member.connection] -= 1
     if not connections[member.connection]:

@@ -1,6 +1,4 @@
-"""Builds what groups and their members ask: heartbeats, offsets, locks, resets, assignment, and what
-tools ask consumers through the broker.
-"""
+"""Builds the groups package: heartbeats, offsets, locks, resets, assignment, relayed calls to consumers."""
 
 from functools import partial
 

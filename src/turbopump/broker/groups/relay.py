@@ -1,8 +1,8 @@
-"""What tools ask a consumer through its broker: what it is doing (307), to consume one message now (309),
-where it is (223, asked of it as 221).
+"""Relays requests of tools to consumers: running info (307), consume one message (309), offsets (223).
 
-In: a tool's request. Out: the consumer's own answer, as it came, or why there is none: it is not there, too
-old, or silent. Every wait has an end, and a consumer that owes answers is not asked again and again.
+In: a tool's request. Out: the consumer's own answer, unchanged, or why there is none: the consumer is not
+connected, too old, or does not answer. The consumer is asked for its offsets with code 221. Every call has a
+timeout, and a consumer with too many unanswered calls is not called.
 """
 
 import asyncio
@@ -29,17 +29,19 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_S = 10.0  # for 307 and 309, as Apache waits
-STATUS_TIMEOUT_S = 5.0  # for 221, all consumers of a group together
-MAX_UNANSWERED = 16  # relayed requests of one consumer; its answers may be large
-MAX_CONCURRENT_CALLS = 64  # consumers of one group
-MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that make one answer to 223
+CALL_TIMEOUT_S = 10.0  # of 307 and 309, as with Apache
+STATUS_TIMEOUT_S = 5.0  # of 221, all consumers of a group together
+MAX_UNANSWERED = 16  # relayed requests to one consumer; its answers may be large
+MAX_CONCURRENT_CALLS = 64  # to the consumers of one group
+MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that are merged into one answer to 223
 
 RELAY_SINCE = 62  # V3_1_8_SNAPSHOT
 STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
 
 
 class ConsumerRelay:
+    """Relays requests of tools to the consumers of a group."""
+
     def __init__(
         self,
         members: Members[Connection],
@@ -63,13 +65,14 @@ class ConsumerRelay:
         }
 
     async def running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Command:
+        """Returns what a consumer reports about itself."""
         header = request.header
         return await self._ask(
             request.command, header.consumerGroup, header.clientId, request.command.ext or {}
         )
 
     async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Command:
-        """With the record, and with what 5.x clients like to know about topic and group."""
+        """Has a consumer consume one message now: sends the record, and the flags that 5.x clients read."""
         header = request.header
         fields = dict(request.command.ext or {}) | {"brokerName": self._broker_name}
         topic = self._topics.find(header.topic) if header.topic else None
@@ -82,7 +85,7 @@ class ConsumerRelay:
         return await self._ask(request.command, header.consumerGroup, header.clientId, fields, record)
 
     async def status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
-        """Of one consumer, or of all of the group that answer in time."""
+        """Returns the offsets of one consumer, or of all of the group that answer in time."""
         header = request.header
         group = self._members.consumer_group(header.group)
         if group is None:
@@ -135,17 +138,17 @@ class ConsumerRelay:
 
 
 async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
-    """The offsets of those who answer; who does not is left out."""
+    """Returns the offsets of the consumers that answer; the others are left out and counted in the log."""
     turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     table: dict[str, dict[MessageQueue, int]] = {}
-    room = MAX_STATUS_BYTES
+    bytes_left = MAX_STATUS_BYTES
 
     async def ask(member: Member[Connection]) -> None:
-        nonlocal room
+        nonlocal bytes_left
         async with turns:
             answer = await member.connection.call(Command(request.code, ext=request.ext), STATUS_TIMEOUT_S)
-        room -= len(answer.body)
-        if answer.code == ResponseCode.SUCCESS and answer.body and room >= 0:
+        bytes_left -= len(answer.body)
+        if answer.code == ResponseCode.SUCCESS and answer.body and bytes_left >= 0:
             table[member.client_id] = GetConsumerStatusBody.decode(answer.body).messageQueueTable
 
     tasks = [asyncio.create_task(ask(member)) for member in members]
@@ -161,5 +164,5 @@ async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[
         elif isinstance(ended, BaseException):
             raise ended
     if silent:
-        log.info("%d of %d consumers did not say where they are", silent, len(members))
+        log.info("%d of %d consumers did not answer with their offsets", silent, len(members))
     return table

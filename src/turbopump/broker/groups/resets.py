@@ -1,10 +1,10 @@
-"""Resets: an operator sends a group to another place, by time, to the end, or to an offset (222).
+"""Resets the offsets of a group: to a time, to the end of the queues, or to an offset (222).
 
-Two ways, chosen by `useServerSideResetOffset`. Here, as 5.x does by default: the new offsets are noted
-(`offsets.py`), the group's next pull is told of them, and it works for a group that is stopped as well. Or
-through the consumers, as 4.9 does: the new offsets go to every member of the group (220, one-way), which
-stops, moves and goes on; the stored offsets are not touched, and a group without members is refused (206),
-whereupon tools commit the offsets themselves.
+There are two ways, chosen by `useServerSideResetOffset`. On the broker, as 5.x does by default: the new
+offsets are stored (`offsets.py`), the group's next pull is answered with them, and it works for a stopped
+group too. Or through the consumers, as 4.9 does: the new offsets go to every member of the group (220,
+one-way), which stops, moves and goes on; the stored offsets do not change, and a group without members is
+refused (206), whereupon tools commit the offsets themselves.
 """
 
 import logging
@@ -34,7 +34,7 @@ OffsetsReset = Callable[[str, str, Iterable[int]], None]
 
 
 class ResetHandler:
-    """`tell_pulls` is called with group, topic and queues after a reset here."""
+    """Resets offsets. `tell_pulls` is called with group, topic and queues after a reset on the broker."""
 
     def __init__(
         self,
@@ -73,20 +73,21 @@ class ResetHandler:
         for queue_id, offset in offsets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
         log.warning(
-            "Group %s on %s is reset by %s: %s", header.group, header.topic, request.connection, offsets
+            "Offsets of group %s on %s reset by %s: %s",
+            *(header.group, header.topic, request.connection, offsets),
         )
         self._tell_pulls(header.group, header.topic, offsets)
         return Answer(body=self._body(header.topic, offsets).encode())
 
     def _targets(self, header: ResetOffsetRequest, topic: Topic) -> dict[int, int]:
-        """The new offset of each queue that is reset."""
+        """Returns the new offset of each queue that is reset."""
         queue_id = ALL_QUEUES if header.queueId is None else header.queueId
         if queue_id < 0:
             offsets = {number: self._by_time(header, number) for number in range(topic.read_queues)}
         elif queue_id < max(topic.read_queues, topic.write_queues):
             offsets = {queue_id: self._in_queue(header, queue_id)}
         else:
-            self._in_queue(header, queue_id)  # an unknown queue has no offset but 0
+            self._in_queue(header, queue_id)  # refuses any offset but 0, as for an empty queue
             offsets = {}
         if not offsets:
             raise SystemFailure("No queues to reset.")
@@ -102,7 +103,7 @@ class ResetHandler:
         return header.offset
 
     def _by_time(self, header: ResetOffsetRequest, queue_id: int) -> int:
-        """A negative time is the end."""
+        """Returns the offset at a time; a negative time means the end of the queue."""
         queue = self._store.queues.find(header.topic, queue_id)
         if queue is None:
             return 0
@@ -117,7 +118,7 @@ class ResetHandler:
             raise TopicNotFound(
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
             )
-        offsets = {number: self._wanted(header, number) for number in range(topic.write_queues)}
+        offsets = {number: self._target(header, number) for number in range(topic.write_queues)}
         group = self._members.consumer_group(header.group)
         if group is None:
             raise ConsumerNotOnline(
@@ -137,17 +138,17 @@ class ResetHandler:
                 name = version_name(member.version)
                 raise SystemFailure(f"the client does not support this feature. version={name}")
             member.connection.send_oneway(order)
-        words = "Members of group %s are told by %s to reset %s: %s"
+        words = "Members of group %s asked by %s to reset their offsets on %s: %s"
         log.warning(words, header.group, request.connection, header.topic, offsets)
         return Answer(body=body.encode(), remark=NOT_SET)
 
-    def _wanted(self, header: ResetOffsetRequest, queue_id: int) -> int:
-        """Only backwards, unless it is forced."""
+    def _target(self, header: ResetOffsetRequest, queue_id: int) -> int:
+        """Returns the new offset of a queue: never after the committed one, unless it is forced."""
         committed = self._offsets.query(header.group, header.topic, queue_id)
         if committed == NONE:
             raise SystemFailure(f"THe consumer group <{header.group}> not exist")
-        wanted = self._by_time(header, queue_id)
-        return wanted if header.isForce else min(wanted, committed)
+        target = self._by_time(header, queue_id)
+        return target if header.isForce else min(target, committed)
 
     def _body(self, topic: str, offsets: dict[int, int]) -> ResetOffsetBody:
         name = self._broker_name
