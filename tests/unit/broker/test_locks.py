@@ -68,7 +68,7 @@ def test_only_the_holder_can_unlock() -> None:
 
 
 def test_locks_are_bounded_and_swept() -> None:
-    locks = LockTable(LIVE_S, most=3)
+    locks = LockTable(LIVE_S, max_locks=3)
     wanted = [queue(number) for number in range(5)]
     assert locked(locks, "one", *wanted, now=0) == [0, 1, 2]
     assert locked(locks, "two", queue(9), now=0) == []
