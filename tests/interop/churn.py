@@ -35,7 +35,7 @@ SESSION_GAP_S = 3.0  # a member that got nothing for so long may have lost the q
 DRAIN_S = 300.0  # Go looks after a queue whose pulls have stopped after 120 s, and its locks take 40 s more
 
 Queue = tuple[str, int]  # group and queue
-STEP_BACK = re.compile(rf"Group (\S+) stepped back on {TOPIC} queue (\d+): from (\d+) to (\d+)")
+STEP_BACK = re.compile(rf"Commit of group (\S+) on {TOPIC} queue (\d+) goes back from (\d+) to (\d+)")
 NOTHING = 1 << 62  # beyond every offset
 
 

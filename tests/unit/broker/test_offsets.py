@@ -43,7 +43,7 @@ def test_a_commit_that_steps_back_is_worth_a_line(caplog: pytest.LogCaptureFixtu
     offsets = table()
     for offset in (5, 5, 7, 3):
         offsets.commit("G", "T", 0, offset)
-    assert caplog.messages == ["Group G stepped back on T queue 0: from 7 to 3"]
+    assert caplog.messages == ["Commit of group G on T queue 0 goes back from 7 to 3"]
 
 
 def test_the_version_moves_every_so_many_commits() -> None:
@@ -427,7 +427,7 @@ async def test_a_refused_commit_that_wants_no_answer_is_in_the_log(caplog: pytes
     fields = {"consumerGroup": "G", "topic": "nope", "queueId": "0", "commitOffset": "3"}
     peer.connection.data_received(encode(Command(UPDATE, 1, flag=ONEWAY, ext=fields)))
     await turn()
-    assert "Commit of group G by 127.0.0.1" in caplog.text
+    assert "Refused a commit of group G by 127.0.0.1" in caplog.text
     assert "Topic nope not exist!" in caplog.text
 
 

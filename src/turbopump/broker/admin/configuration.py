@@ -1,9 +1,9 @@
-"""The configuration over the wire: show it (26), change the few values that can change while running (25).
+"""Shows the configuration (26), and changes the values that can change while the broker runs (25).
 
 Apache sets any field of a running broker and rewrites its file. Here a change that would take no effect is
-refused with what to do instead, and a change that does take effect lasts until the broker stops: the file
-is the operator's. A key that names a path, a class or a command is refused whatever it would do: with
-Apache's brokers up to 5.1.0, such keys let anyone run anything on the machine (CVE-2023-33246).
+refused with what to do instead, and a change that does take effect lasts until the broker stops: only the
+operator writes the file. A key that names a path, a class or a command is always refused: with Apache's
+brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246).
 """
 
 import logging
@@ -23,14 +23,14 @@ from turbopump.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
-"""Beside the operator's own list."""
+"""Keys that are always refused, in addition to the operator's own list."""
 
 EXPORTED = {"useTLS": "false", "slaveReadEnable": "false", "filterServerNums": "0"}
-"""`exportConfigs` of mqadmin 4.9 breaks off where one of these is missing."""
+"""Keys without which `exportConfigs` of mqadmin 4.9 fails."""
 
 
 class ConfigurationHandler:
-    """`apply` gets the whole configuration after a change."""
+    """Shows and changes the configuration. `apply` is called with the whole configuration after a change."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, apply: Callable[[BrokerConfig], None]) -> None:
         self.config = config
@@ -49,7 +49,7 @@ class ConfigurationHandler:
         return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
 
     def update(self, request: Request[None]) -> Answer:
-        """All or nothing. Apache answers 0 for a key that it does not know; here it is refused."""
+        """Changes all keys of a request, or none. Apache ignores an unknown key; here it is refused."""
         after = self.config
         unused: list[str] = []
         warnings: list[str] = []
@@ -98,9 +98,7 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
 
 
 def _check_without_field(key: str, text: str) -> None:
-    """What has no effect in the file has none here; what belongs to a feature to come, or is unknown, is
-    refused.
-    """
+    """Refuses unknown keys and keys of features that are not supported; accepts keys without effect."""
     fixed = settings.FIXED.get(key)
     is_off = fixed is not None and text.lower() in fixed.accepted
     if key in settings.LATER or (fixed is not None and not is_off):

@@ -1,4 +1,4 @@
-"""Who is connected (203, 204, 328), who reads a topic (300), and what a group subscribes to (345)."""
+"""Shows connected clients (203, 204, 328), readers of a topic (300) and subscriptions of a group (345)."""
 
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.groups.offsets import CommittedOffsets
@@ -16,6 +16,8 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class ConnectionHandler:
+    """Answers requests about connected producers and consumers."""
+
     def __init__(self, members: Members[Connection], offsets: CommittedOffsets) -> None:
         self._members = members
         self._offsets = offsets
@@ -61,7 +63,7 @@ class ConnectionHandler:
         return Answer(body=bodies.ProducerTableInfo(data=data).encode())
 
     def readers(self, request: Request[QueryTopicConsumeByWhoRequest]) -> Answer:
-        """The groups that subscribe to a topic now, and those that have committed an offset on it."""
+        """Returns the groups that subscribe to a topic now, or have committed an offset on it."""
         topic = request.header.topic
         groups = {*self._members.groups_of_topic(topic), *self._offsets.groups_of_topic(topic)}
         return Answer(body=bodies.GroupList(groupList=sorted(groups)).encode())

@@ -1,4 +1,4 @@
-"""Consumer groups: create and change (200, 225), delete (207), show (201, 352), shut out of a topic (353)."""
+"""Creates and changes (200, 225), deletes (207), shows (201, 352) and forbids (353) consumer groups."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,7 +25,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class GroupHandler:
-    """`settled` returns when a change is on disk."""
+    """Answers requests about the configuration of groups. `settled` returns when a change is on disk."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class GroupHandler:
         return Answer()
 
     def show_all(self, request: Request[GetAllSubscriptionGroupRequest]) -> Answer:
-        """Always all: whoever asks for a page stops when it has as many as there are."""
+        """Returns all groups, also for a page: a client that asks for pages stops at the total."""
         table = self._groups.to_wire()
         total = len(table.subscriptionGroupTable)
         return Answer(GetAllSubscriptionGroupResponse(totalGroupNum=total), table.encode())
@@ -90,7 +90,7 @@ class GroupHandler:
         return Answer(body=group.config.encode())
 
     async def forbid(self, request: Request[UpdateGroupForbiddenRequest]) -> Answer:
-        """Shuts a group out of one topic, lets it in again, or tells how it is."""
+        """Forbids or allows a group to read one topic, or only returns whether it may."""
         header = request.header
         if header.readable is not None:
             if not header.readable:

@@ -1,7 +1,7 @@
-"""Tidying up when an operator asks: queues without messages (306), stray topics (316), old files (329).
+"""Removes queues without messages (306), unknown topics (316) and old files (329) when an operator asks.
 
-None of it can cost a message. What is old is decided by the store's retention; a queue that a topic still has
-keeps the file that says where it ends, so that its offsets go on and no consumer is sent back or forward.
+None of it can lose a message. The store's retention decides which files are old. A queue that a topic still
+has keeps the file that holds its end, so that its offsets continue and no consumer is moved.
 """
 
 import logging
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 
 class MaintenanceHandler:
+    """Answers requests to clean up the store."""
+
     def __init__(
         self, store: Storage, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
     ) -> None:
@@ -40,17 +42,16 @@ class MaintenanceHandler:
         return Answer()
 
     async def clean_topics(self, request: Request[None]) -> Answer:
-        """Queues of topics that are in no table any more."""
+        """Removes queues of topics that are no longer in the table."""
         unknown = sorted(self._store.queues.topics(but={topic.name for topic in self._topics.all()}))
         keeps = self._topics.is_system
         gone = [name for name in unknown if not keeps(name) and not name.startswith(LIGHT_PREFIX)]
         if gone:
-            await (
-                self._store.upkeep.take_checkpoint()
-            )  # recovery starts behind it and does not make them anew
+            # Recovery starts after the checkpoint and does not rebuild these queues from the log.
+            await self._store.upkeep.take_checkpoint()
         for name in gone:
             await self._store.upkeep.expect_deletion(name)
-            if self._topics.find(name) is None:  # nobody created it while the disk was busy
+            if self._topics.find(name) is None:  # it may have been created while the disk was busy
                 self._offsets.forget_topic(name)
                 self._store.queues.delete_topic(name)
                 await self._store.upkeep.sync_removals()
@@ -59,13 +60,13 @@ class MaintenanceHandler:
         return Answer()
 
     def delete_old_files(self, request: Request[None]) -> Answer:
-        """At the next look, whatever hour it is; how long files are kept stays what it is."""
+        """Deletes expired files at the next check, at any hour; how long files are kept does not change."""
         log.info("Asked by %s to delete expired commit log files at any hour", request.connection)
         self._store.retention.ask()
         return Answer()
 
     def _is_wanted(self, topic: str, queue_id: int) -> bool:
-        """Whether the topic has such a queue, or had it when some group committed an offset on it."""
+        """Returns whether the topic has such a queue, or a group has a committed offset on it."""
         if self._topics.is_system(topic):  # there may be more delay levels than their topic has queues
             return True
         found = self._topics.find(topic)

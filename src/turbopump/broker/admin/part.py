@@ -1,4 +1,4 @@
-"""Builds what administrators ask: each handler answers for one subject."""
+"""Builds the admin package: one handler for each subject."""
 
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,8 @@ from turbopump.broker.part import Context, Part
 
 @dataclass(kw_only=True)
 class AdminPart(Part):
+    """Topic handler, whose requests the metrics observe."""
+
     topics: TopicHandler
 
 

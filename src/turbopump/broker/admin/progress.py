@@ -1,8 +1,6 @@
-"""How far groups are: one of them (208), all (317), in time (303), against others (308); on what (343); and
-how one takes over the offsets of another (314).
+"""Progress of groups: of one (208), of all (317), in time (303), compared (308), topics (343), cloning (314).
 
-A topic on which a group has committed counts, unless the group is there and does not subscribe to it any
-more.
+A topic on which a group has committed counts, unless the group is connected and no longer subscribes to it.
 """
 
 import time
@@ -43,12 +41,14 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.times import MessageTimes
 
-AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
-GROUPS_PER_TURN = 50  # of 317: others have their turn between ...
+AHEAD = 2**63 - 1  # answer of 308 for a queue on which the other groups are ahead of the group
+GROUPS_PER_TURN = 50  # of 317: other requests are served between ...
 QUEUES_PER_TURN = 500  # ... and within, when a topic has many
 
 
 class ProgressHandler:
+    """Answers requests about how far groups have read."""
+
     def __init__(
         self,
         groups: SubscriptionGroups,
@@ -82,7 +82,7 @@ class ProgressHandler:
         }
 
     async def of_group(self, request: Request[GetConsumeStatsRequest]) -> Answer:
-        """On the topics of a list as they are, on one topic, or on all that the group reads."""
+        """Returns the progress of a group on the listed topics, on one topic, or on all that it reads."""
         header = request.header
         group = header.consumerGroup
         listed = [name for name in (header.topicList or "").split(";") if name]
@@ -97,7 +97,7 @@ class ProgressHandler:
         return Answer(body=stats.encode())
 
     async def of_all(self, request: Request[GetBrokerConsumeStatsRequest]) -> Answer:
-        """Of every group that the broker knows, also those that have read nothing."""
+        """Returns the progress of every known group, also of those that have read nothing."""
         body = ConsumeStatsList(brokerAddr=self._address)
         in_flight = 0
         consumed = _Consumed(self._store.times)
@@ -134,7 +134,7 @@ class ProgressHandler:
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
-        """The least offset of all groups but the filtered ones, by queue, unless the group is behind it."""
+        """Returns by queue the lowest offset of all groups but the filtered ones, or AHEAD."""
         header = request.header
         left_out = {name for name in (header.filterGroups or "").split(",") if name}
         least: dict[int, int] = {}
@@ -153,7 +153,7 @@ class ProgressHandler:
         return Answer(body=TopicList(brokerAddr=self._address, topicList=found).encode())
 
     def clone(self, request: Request[CloneGroupOffsetRequest]) -> Answer:
-        """The offsets of one group become those of another, on one topic or on all."""
+        """Copies the offsets of one group to another, on one topic or on all."""
         header = request.header
         names.check_group(header.destGroup)
         one = (header.topic or "").strip()
@@ -226,9 +226,7 @@ class ProgressHandler:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Messages of a queue, by where they are in the log: the first, the last, the last that a group has
-    consumed, and the one that follows.
-    """
+    """Log positions of a queue's first message, its last, the last one consumed, and the one that follows."""
 
     first: int = NONE
     last: int = NONE
@@ -237,7 +235,7 @@ class _Span:
 
 
 def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -> QueueTimeSpan:
-    """When these were stored, and how long the next has waited."""
+    """Returns when these messages were stored, and how long the next one has waited."""
     first_ms, last_ms, consumed_ms = times[span.first], times[span.last], times[span.consumed]
     return QueueTimeSpan(
         consumeTimeStamp=consumed_ms,
@@ -252,7 +250,7 @@ def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -
 
 
 class _Consumed:
-    """When the last messages that groups consumed were stored: told to all at the end."""
+    """Store times of the last messages that groups consumed, read together and filled in at the end."""
 
     def __init__(self, times: MessageTimes) -> None:
         self._times = StoreTimes(times)

@@ -1,4 +1,4 @@
-"""The entries of a consume queue as they are (321), for who looks for a message that is not delivered."""
+"""Shows the entries of a consume queue as stored (321), to find out why a message is not delivered."""
 
 from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.members import Members
@@ -16,6 +16,8 @@ NO_FILTER = "null"
 
 
 class QueueHandler:
+    """Answers requests for the entries of a queue."""
+
     def __init__(self, queues: ConsumeQueues, members: Members[Connection], filters: GroupFilters) -> None:
         self._queues = queues
         self._members = members
@@ -25,7 +27,7 @@ class QueueHandler:
         return {RequestCode.QUERY_CONSUME_QUEUE: Route(QueryConsumeQueueRequest, self.show)}
 
     def show(self, request: Request[QueryConsumeQueueRequest]) -> Answer:
-        """Without a body when the queue does not reach there. At most one file's entries."""
+        """Returns entries from an index on, at most those of one file; no body when the index is outside."""
         header = request.header
         topic, queue_id, index = header.topic or "", header.queueId, header.index
         queue = self._queues.find(topic, queue_id) if topic and queue_id >= 0 else None
@@ -50,7 +52,7 @@ def _entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueDa
 
 
 def _entry(queue: ConsumeQueue, offset: int, size: int, stored: int) -> ConsumeQueueData:
-    """The tag code may be in an extension file, and that file may be gone."""
+    """Returns one entry; its tag code may be in an extension file, which may be deleted."""
     tags_code = queue.tags_code(stored)
     entry = ConsumeQueueData(physicOffset=offset, physicSize=size, tagsCode=tags_code or 0)
     if tags_code is None:

@@ -1,8 +1,8 @@
-"""The state of the broker as a table of texts (28), with every key that Apache's tools read.
+"""Shows the state of the broker as a table of texts (28), with every key that Apache's tools read.
 
-Values are measured or zero, never invented. There are no queues between threads here; what waits to be begun
-is shown as the queue of sends, and how long the disk has been awaited as the time that the log is locked. One
-key is ours: `storeTrouble` says why no message is taken, and is there only then.
+Values are measured or zero, never invented. There are no queues between threads here: requests that wait to
+be handled are shown as the queue of sends, and the time spent waiting for the disk as the time that the log
+is locked. One key is not Apache's: `storeTrouble` says why no message is accepted, and is present only then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,12 @@ NOT_THERE = {
     "dispatchMaxBuffer": "0",
     "pageCacheLockTimeMills": "0",
 }
-"""Of features and thread pools that this broker does not have; tools fail or print blanks without them."""
+"""Keys of features and thread pools that this broker does not have; tools fail or print blanks without."""
 
 
 class RuntimeHandler:
+    """Answers requests for the runtime table."""
+
     def __init__(
         self,
         store: Storage,
@@ -42,7 +44,7 @@ class RuntimeHandler:
         servers: Sequence[Server] = (),
         timed: Callable[[], TimerProgress] = TimerProgress,
     ) -> None:
-        """`delayed`: delay level -> the first offset that waits, the end of its queue."""
+        """`delayed` returns by delay level the first waiting offset and the end of its queue."""
         self._store = store
         self._traffic = traffic
         self._statistics = statistics
@@ -103,7 +105,7 @@ class RuntimeHandler:
 
     def _puts(self) -> dict[str, str]:
         traffic, store = self._traffic, self._store
-        times = max(store.log.appended_messages, 1)  # as Apache: never a division by nothing
+        times = max(store.log.appended_messages, 1)  # at least 1, as with Apache: it is a divisor
         buckets = zip(BUCKETS, traffic.puts_by_time, strict=True)
         return {
             "putMessageTimesTotal": str(times),
@@ -168,7 +170,7 @@ def lasted(milliseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people, as Apache prints them: `1.5 MiB`."""
+    """Formats a number of bytes as Apache prints it: `1.5 MiB`."""
     if count < 1024:
         return f"{count} B"
     amount = float(count)

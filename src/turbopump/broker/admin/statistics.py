@@ -1,4 +1,4 @@
-"""What was counted under one name and key, over the last minute, hour and day (315)."""
+"""Shows the statistics of one name and key over the last minute, hour and day (315)."""
 
 from turbopump.broker.metrics.statistics import Figures, Statistics
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem
@@ -9,6 +9,8 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class StatisticsHandler:
+    """Answers requests for statistics."""
+
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
 

@@ -1,6 +1,4 @@
-"""When messages were stored, for answers that tell it of many: all read at once and beside the loop, because
-old ones come from the disk.
-"""
+"""Store times of many messages, read together in a thread because old ones come from the disk."""
 
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.times import MessageTimes
@@ -9,14 +7,14 @@ NONE = -1
 
 
 class StoreTimes:
-    """First `find` all messages, then `read` their times, then ask for each."""
+    """Store times of messages: first `find` all messages, then `read`, then look up each."""
 
     def __init__(self, source: MessageTimes) -> None:
         self._source = source
         self._times = {NONE: NONE}
 
     def find(self, queue: ConsumeQueue, offset: int) -> int:
-        """Where the message is in the log; -1 when there is none."""
+        """Returns where the message is in the log; -1 when there is none."""
         entry = queue.entry(offset)
         position = NONE if entry is None else entry[0]
         self._times[position] = NONE
@@ -27,5 +25,5 @@ class StoreTimes:
         self._times |= await self._source.read(wanted)
 
     def __getitem__(self, position: int) -> int:
-        """-1 when there is no such message (any more)."""
+        """Returns the store time in milliseconds; -1 when there is no such message (any more)."""
         return self._times[position]

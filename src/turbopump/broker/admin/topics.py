@@ -1,4 +1,4 @@
-"""Topics: create and change (17, 18), delete (215), show (21, 351, 305) and how full they are (202)."""
+"""Creates and changes (17, 18), deletes (215), shows (21, 351, 305) and measures (202) topics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class TopicHandler:
-    """`settled` returns when a change is where it has to be: on disk and with the name servers."""
+    """Answers requests about topics. `settled` returns when a change is on disk and at the name servers."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TopicHandler:
         self._broker_name = broker_name
         self._settled = settled
         self.on_created: Callable[[bool, bool, int], None] | None = None
-        """Told after each request for a topic: is it a system topic, was it made, in how many ms."""
+        """Called after each request to create a topic: is it a system topic, did it succeed, milliseconds."""
 
     def routes(self) -> Routes:
         return {
@@ -105,9 +105,9 @@ class TopicHandler:
         return Answer(remark=NOT_SET)
 
     async def delete(self, request: Request[DeleteTopicRequest]) -> Answer:
-        """Also when there is no such topic (any more): what may be left of it goes.
+        """Deletes a topic, or what may be left of a topic that was deleted before.
 
-        The checkpoint comes first: recovery starts behind it and does not make the queues anew from the log.
+        The checkpoint comes first: recovery starts after it and does not rebuild the queues from the log.
         """
         name = request.header.topic
         await self._store.upkeep.take_checkpoint()
@@ -125,7 +125,7 @@ class TopicHandler:
         return Answer()
 
     def show_all(self, request: Request[GetAllTopicConfigRequest]) -> Answer:
-        """All of them, or a page: those from `topicSeq` on, when the asker's data version is still ours."""
+        """Returns all topics, or a page from `topicSeq` on while the asker's data version is current."""
         header = request.header
         topics = sorted(self._topics.all(), key=lambda topic: topic.name)
         total = len(topics)

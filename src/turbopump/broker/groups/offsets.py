@@ -1,15 +1,15 @@
-"""How far each group has read: the table of committed offsets, its file, and the requests about it (14, 15).
+"""Committed offsets of each group: the table, its file, and the requests about it (14, 15).
 
 An offset is the next one to be read. In: commits, also those that come with a pull, and resets by an
-operator. Out: offsets. A commit may step back, and beyond the end of a queue: the table keeps what it is
-told. After a crash, though, no offset stays beyond the end of its queue, or the consumer would skip what is
-written there next. A reset is pending until a consumer has been told of it with its next pull; until then
-commits are ignored, since they come from one who does not know yet.
+operator. Out: offsets. A commit may go back, or beyond the end of a queue: the table stores what was
+committed. After a crash, though, no offset stays beyond the end of its queue, or the consumer would skip what
+is written there next. A reset is pending until the answer to a pull has told a consumer of it; until then
+commits are ignored, since they come from a consumer that does not know of the reset.
 
-A group without a commit is answered 0 where message 0 is young, and the end of the queue where nothing is
-there to be read, which is 0 too before the first message. Only of an old queue with messages is it told
-nothing (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a
-message that arrives before the consumer asks for the end would be skipped for ever.
+A group without a commit is answered 0 where message 0 is recent, and the end of the queue where there is
+nothing to read, which is 0 too before the first message. Only for an old queue with messages is the answer
+"not found" (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a
+message that arrives before the consumer asks for the end would never be read.
 """
 
 import logging
@@ -44,34 +44,36 @@ log = logging.getLogger(__name__)
 
 NONE = -1
 MAX_QUEUE_ID = 65_535
-MAX_UNKNOWN_GROUPS = (
-    1_000  # whose commits are kept although the group may not be created: any name can be one
-)
+MAX_UNKNOWN_GROUPS = 1_000  # groups that may not be created but whose commits are stored; clients name them
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
 FILE = "consumerOffset.json"
-LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queues, as Apache does
-ROWS_PER_TURN = 500  # topics of groups that are put into bytes in one go: about a millisecond
-BACK_LINES = 50  # about commits that step back, per ...
+LIGHT_FILE = "lmqConsumerOffset.json"  # used instead where there are light queues, as with Apache
+ROWS_PER_TURN = 500  # rows (a topic of a group) encoded at once: about a millisecond
+BACK_LINES = 50  # log lines about commits that go back, per ...
 BACK_INTERVAL_S = 10.0
-UNUSUAL_LINES = 10  # about commits that are refused, or of groups that are not known, per ...
+UNUSUAL_LINES = 10  # log lines about commits that are refused, or of unknown groups, per ...
 UNUSUAL_INTERVAL_S = 10.0
-REMEMBERED_MS = 180_000  # a consumer that cannot reach its broker for two minutes asks anew where to begin
+# How long a crash is remembered: a consumer that cannot reach its broker for two minutes asks again for its
+# first offset.
+REMEMBERED_MS = 180_000
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
 
 
 class OffsetsFile(msgspec.Struct):
-    """consumerOffset.json as 4.9 and 5.x read it. Integer keys in quotes: every version takes them so."""
+    """Content of consumerOffset.json as 4.9 and 5.x read it, with integer keys in quotes."""
 
     offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
     dataVersion: DataVersion | None = None  # noqa: N815
     lmqOffsetTable: dict[str, int] | None = None  # noqa: N815 - of light groups, which have one queue each
-    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
+    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - not Apache's, nor is the next
     crashes: list[tuple[int, int]] | None = None
 
 
 class CommittedOffsets:
+    """Table of committed offsets, pending resets and last pulled offsets."""
+
     def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
         self.file_name = LIGHT_FILE if light_queues else FILE
         self._light_queues = light_queues
@@ -80,54 +82,56 @@ class CommittedOffsets:
         self._table: Table = {}
         self._resets: Table = {}
         self._pulled: Table = {}
-        self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
+        self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are not topic@group; kept as is
         self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
         self._commits = 0
         self._back = RateLimitedLog(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
-        """Whether there is more than the last `dump` held."""
+        """Whether anything changed since the last `dump`."""
         self.is_used: Callable[[str], bool] = lambda topic: True
-        """Whether a topic has messages. Of light queues that never had any, nothing is remembered: any name
-        can be that of one."""
+        """Whether a topic has messages. Offsets of light queues that never had any are not stored: any name
+        can be one of a light queue."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
     # Committed
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """False: ignored, because a reset is pending there."""
+        """Stores an offset; returns False when it is ignored because a reset is pending."""
         if self._resets and self.is_reset(group, topic, queue_id):
             return False
         if self._light_queues and not self.is_used(topic):
             return True
         before = _put(self._table, group, topic, queue_id, offset)
-        if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
-            words = "Group %s stepped back on %s queue %d: from %d to %d"
+        # A member that does not know that it lost the queue, or a tool.
+        if offset < before:
+            words = "Commit of group %s on %s queue %d goes back from %d to %d"
             self._back.log(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
         self._commits += 1
         has_new_version = self._commits % self._rules.version_step == 0
         if has_new_version:
             self._next_version()
-        if not self.is_dirty and (offset != before or has_new_version):  # consumers repeat it while idle
+        # Idle consumers repeat their last commit: that alone does not cause the file to be written.
+        if not self.is_dirty and (offset != before or has_new_version):
             self._changed()
         return True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """-1 when the group has never committed there."""
+        """Returns the committed offset; -1 when the group has never committed there."""
         return _get(self._table, group, topic, queue_id)
 
     def of_group(self, group: str, topic: str) -> dict[int, int]:
-        """All that the group has committed on a topic, by queue."""
+        """Returns all that the group has committed on a topic, by queue."""
         return dict(self._table.get(group, {}).get(topic, {}))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """The target has on a topic what the source has, and nothing else."""
+        """Replaces the target's offsets on a topic by those of the source."""
         queues = self._table.get(source, {}).get(topic)
         if queues is not None:
             self._table.setdefault(target, {})[topic] = dict(queues)
             for queue_id in list(self._resets.get(target, {}).get(topic, ())):
-                _drop(self._resets, target, topic, queue_id)  # older than this
+                _drop(self._resets, target, topic, queue_id)  # the clone is newer than the reset
             self._changed()
 
     def groups_of_topic(self, topic: str) -> list[str]:
@@ -139,19 +143,19 @@ class CommittedOffsets:
     # Pulled
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """What the group was handed last: how far it is ahead of its commits. Kept in memory only."""
+        """Records the offset that the group was given last, ahead of its commits. Kept in memory only."""
         if not self._light_queues or self.is_used(topic):
             _put(self._pulled, group, topic, queue_id, next_offset)
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset when the group has not pulled there yet; -1 without either."""
+        """Returns the last pulled offset, or the committed one without a pull; -1 without either."""
         pulled = _get(self._pulled, group, topic, queue_id)
         return pulled if pulled != NONE else self.query(group, topic, queue_id)
 
     # Reset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group goes on from here, whatever its consumers say until one of them has been told."""
+        """Sets the offset of a group; its commits are ignored until a pull was answered with the offset."""
         _put(self._resets, group, topic, queue_id, offset)
         _put(self._table, group, topic, queue_id, offset)
         self._changed()
@@ -164,7 +168,7 @@ class CommittedOffsets:
         return _get(self._resets, group, topic, queue_id) != NONE
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset to tell the consumer that pulls now, once; -1 when there was no reset."""
+        """Returns the pending reset for the consumer that pulls now, and ends it; -1 without one."""
         offset = _get(self._resets, group, topic, queue_id)
         if offset != NONE:
             _drop(self._resets, group, topic, queue_id)
@@ -172,12 +176,13 @@ class CommittedOffsets:
         return offset
 
     def drop_resets(self) -> None:
-        """Nobody will be told: resets are not made here any more."""
+        """Drops pending resets: they are made through the consumers from now on."""
         self._resets.clear()
 
     # All
 
     def forget_topic(self, topic: str) -> None:
+        """Removes all offsets on a topic."""
         gone = [group for group, topics in self._table.items() if topic in topics]
         for table in (self._table, self._resets, self._pulled):
             for group in list(table):
@@ -188,6 +193,7 @@ class CommittedOffsets:
             self._changed()
 
     def forget_group(self, group: str) -> None:
+        """Removes all offsets of a group."""
         gone = group in self._table
         for table in (self._table, self._resets, self._pulled):
             table.pop(group, None)
@@ -195,8 +201,10 @@ class CommittedOffsets:
             self._changed()
 
     def recover(self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int) -> int | None:
-        """At the start. After a crash no offset stays beyond its queue, and consumers that were beyond what
-        it left have to go back: the result is where the log ended after the first crash of the last minutes.
+        """Brings offsets back into their queues when the broker starts.
+
+        After a crash, consumers that were beyond the end of the recovered log have to go back. Returns where
+        the log ended after the first crash of the last minutes; None when there was none.
         """
         self.clamp(lambda topic, queue_id: _end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
@@ -206,7 +214,7 @@ class CommittedOffsets:
         return min((end for end, _ in self._crashes), default=None)
 
     def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
-        """Brings offsets beyond the end of their queue back to it; returns how many there were."""
+        """Moves offsets beyond the end of their queue back to it; returns how many there were."""
         clamped = 0
         for table in (self._table, self._resets):
             for group, topic, queues in _rows(table):
@@ -214,7 +222,7 @@ class CommittedOffsets:
                     end = end_of_queue(topic, queue_id)
                     if offset > end:
                         log.warning(
-                            "Offset %d of group %s was beyond the end of %s queue %d, now %d",
+                            "Offset %d of group %s was beyond the end of %s queue %d: moved back to %d",
                             *(offset, group, topic, queue_id, end),
                         )
                         queues[queue_id] = end
@@ -227,11 +235,11 @@ class CommittedOffsets:
     # File
 
     def load(self, data: bytes) -> int:
-        """Everything is replaced by what a consumerOffset.json holds; returns how many entries that is."""
+        """Replaces the table by the content of a consumerOffset.json; returns how many entries it has."""
         try:
             found = msgspec.convert(dialect.loads(data, MAX_FILE_BYTES), OffsetsFile, strict=False)
         except msgspec.ValidationError as error:
-            raise BrokenBody(f"no table of offsets: {error}") from None
+            raise BrokenBody(f"not a table of offsets: {error}") from None
         self._foreign.clear()
         light = {key: {LIGHT_QUEUE: offset} for key, offset in (found.lmqOffsetTable or {}).items()}
         self._table = self._of_keys(found.offsetTable | light, self._foreign)
@@ -246,10 +254,12 @@ class CommittedOffsets:
         return b"".join(self.slices())
 
     def slices(self) -> Iterator[bytes]:
-        """The file, piece by piece: each offset as it is when its piece is made.
+        """Yields the content of the file in pieces, so that the loop can serve requests between them.
 
-        Whatever is committed after the first piece is dirty again.
+        Each offset is that of the moment when its piece is made. A commit after the first piece makes the
+        table dirty again.
         """
+        # Before the first piece: a commit meanwhile must not be taken for written.
         self.is_dirty = False
         yield b'{"dataVersion":' + msgspec.json.encode(self.version)
         if self._crashes:
@@ -269,7 +279,7 @@ class CommittedOffsets:
         yield b"}}\n"
 
     def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
-        """Where light groups are on light queues: Apache keeps that apart."""
+        """Removes and returns the offsets of light groups on light queues, which Apache stores separately."""
         keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
         keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
         return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]
@@ -296,7 +306,7 @@ class CommittedOffsets:
 
 
 def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> int:
-    """What was there before."""
+    """Stores an offset; returns the one before, or -1. Written out because every pull and commit calls it."""
     topics = table.get(group)
     if topics is None:
         topics = table[group] = {}
@@ -334,7 +344,7 @@ def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
 
 
 def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
-    """One line for each topic of a group."""
+    """Yields one line for each topic of a group, some lines at a time."""
     for first in range(0, len(rows), ROWS_PER_TURN):
         part = b",\n".join(
             msgspec.json.encode(key) + b":" + msgspec.json.encode(queues)
@@ -354,7 +364,10 @@ def first_offset(queues: ConsumeQueues, reader: QueueReader, topic: str, queue_i
 
 
 class OffsetHandler:
-    """Answers 14 and 15. `first_offset` says where a group without a commit starts, or leaves it to it."""
+    """Answers queries and commits of offsets (14, 15).
+
+    `first_offset` returns where a group without a commit starts, or None when its consumer decides.
+    """
 
     def __init__(
         self,
@@ -372,7 +385,7 @@ class OffsetHandler:
         self._reused = reused
         self._clock = clock
         self._unusual = RateLimitedLog(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
-        self._unknown: set[str] = set()  # groups that are not known and have a commit since the start
+        self._unknown: set[str] = set()  # unknown groups that have committed since the start
 
     def routes(self) -> Routes:
         return {
@@ -381,7 +394,7 @@ class OffsetHandler:
         }
 
     def query(self, request: Request[QueryConsumerOffsetRequest]) -> Answer:
-        """What was committed, or where a group without a commit starts (see above)."""
+        """Returns the committed offset, or where a group without a commit starts (see the module)."""
         header = request.header
         where = header.consumerGroup, header.topic, header.queueId
         offset = self._offsets.query(*where)
@@ -401,11 +414,13 @@ class OffsetHandler:
         return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
 
     def update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
+        """Commits an offset; a refusal of a one-way commit is logged."""
         try:
             return self._update(request)
         except Refused as refusal:
-            if request.command.is_oneway:  # nobody hears the answer: consumers of Java commit so
-                words = "Commit of group %s by %s is refused: %s"
+            # Java consumers commit one-way and get no answer: only the log shows the refusal.
+            if request.command.is_oneway:
+                words = "Refused a commit of group %s by %s: %s"
                 host = request.connection.peer[0]
                 self._unusual.log(
                     self._clock.monotonic(), words, request.header.consumerGroup, host, refusal.remark
@@ -416,18 +431,19 @@ class OffsetHandler:
         header = request.header
         group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
         if self._topics.find(topic) is None:
-            # Kept, it would make the group skip messages, should the topic be created again.
+            # A stored offset would make the group skip messages if the topic is created again.
             raise TopicNotFound(f"Topic {topic} not exist!")
         if queue_id is None:
             raise InvalidParameter(f"QueueId is null, topic is {topic}")
         if header.commitOffset is None:
             raise InvalidParameter(f"Offset is null, topic is {topic}")
         if not 0 <= queue_id <= MAX_QUEUE_ID:
-            # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
+            # Apache stores any. Such a queue cannot exist, and the table has to be bounded.
             raise InvalidParameter(f"QueueId {queue_id} is illegal, topic is {topic}")
         self._ensure_group(group)
         if self._reused.is_active:
-            if not _is_consumer(request.command):  # tools know what they do
+            # A tool may set any offset; a void one of a consumer is ignored, as if it had been committed.
+            if not _is_consumer(request.command):
                 self._reused.set_by_tool(group, topic, queue_id, header.commitOffset)
             elif self._reused.is_void(
                 request.connection,
@@ -444,8 +460,10 @@ class OffsetHandler:
         return Answer({})
 
     def _ensure_group(self, group: str) -> None:
-        """A pull consumer may commit before anything else has made its group known here. Refused, that offset
-        would be lost without an error, since most commits want no answer.
+        """Creates the group of a commit if it may; otherwise accepts a bounded number of unknown groups.
+
+        A pull consumer may commit before anything else has made its group known to this broker. If that were
+        refused, the offset would be lost without an error, since most commits are one-way.
         """
         if self._groups.find_or_create(group) is None:
             names.check_group(group)
@@ -453,18 +471,18 @@ class OffsetHandler:
                 raise GroupNotFound(f"Group {group} not exist! Create it with mqadmin updateSubGroup")
             self._unknown.add(group)
             words = (
-                "Group %s is not known and autoCreateSubscriptionGroup is off: its commit is kept, "
+                "Group %s is unknown and autoCreateSubscriptionGroup is off: its commit is stored, "
                 "but it cannot read until mqadmin updateSubGroup creates it"
             )
             self._unusual.log(self._clock.monotonic(), words, group)
 
     def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
-        """Peers may ask about names that they invent."""
+        """Returns whether the queue and the group exist: peers may ask about any name."""
         found = self._topics.find(topic)
         queues = max(found.read_queues, found.write_queues) if found is not None else 0
         return 0 <= queue_id < queues and self._groups.find(group) is not None
 
 
 def _is_consumer(command: Command) -> bool:
-    """Whether a commit comes from a consumer: those of Java want no answer, those of Go cannot say so."""
+    """Returns whether a commit comes from a consumer: Java's are one-way, Go's are known by the language."""
     return command.is_oneway or command.language == "GO"
