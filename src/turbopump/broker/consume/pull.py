@@ -387,7 +387,7 @@ class PullHandler:
     def _pass(self, pull: Pull) -> None:
         """Shortens the wait of a parked pull after a message that its filter rejects.
 
-        The consumer's offset moves past that message: it is told at the end of the current sweep interval.
+        The consumer's offset moves past that message: the pull is answered when the sweep interval ends.
         """
         pull.is_passed = True
         waited_s = asyncio.get_running_loop().time() - pull.parked_at

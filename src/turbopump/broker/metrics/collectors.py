@@ -1,8 +1,8 @@
-"""Where each figure is: one class per subject, each of which can be switched off as in Apache's broker.
+"""Collects Prometheus metrics: one class per subject, which can be switched off as in Apache's broker.
 
-Names, units and labels are those that Apache 5.5 shows to Prometheus. What it shows of thread pools and
-POP is left out where there is no such thing here; transactions and timers are in `kinds.py`. Figures of this
-broker alone are called `turbopump_…`.
+Names, units and labels are those that Apache 5.5 exports to Prometheus. Its metrics of thread pools and POP
+are left out where this broker has neither; transactions and timers are in `message_kinds.py`. Metrics that
+Apache does not have are called `turbopump_…`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 SIZE_BOUNDS = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 LATENCY_BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
-MAX_RPC_KINDS = 10_000  # of request and answer: bounded, although peers choose the code that they ask with
+MAX_RPC_KINDS = 10_000  # pairs of request and answer code: peers choose the code of a request
 REMOTING = {"protocol_type": "remoting"}
 LOCAL_DISK = {"storage_medium": "disk", "storage_type": "local"}
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
@@ -51,15 +51,17 @@ PROCESSORS = (
 
 
 class Collector(Protocol):
+    """Source of metric families."""
+
     subject: str
-    """The field of the configuration that switches it off."""
+    """The configuration field that switches it off."""
 
     async def families(self) -> list[Family]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequests:
-    """Requests that wait, by what for."""
+    """Numbers of waiting requests, by what they wait for."""
 
     to_begin: int
     for_sync: int
@@ -69,6 +71,8 @@ class WaitingRequests:
 
 
 class BrokerFigures:
+    """Metrics of the broker as a whole."""
+
     subject = "stats"
 
     def __init__(
@@ -103,7 +107,7 @@ class BrokerFigures:
 
 
 class RequestFigures:
-    """Messages in and out. Sizes are counted beside the way of the messages, from the entries of queues."""
+    """Metrics of messages in and out. Sizes are counted later, from queue entries, not while sending."""
 
     subject = "requests"
 
@@ -130,6 +134,7 @@ class RequestFigures:
         ]
 
     def stored(self, puts: QueueCounts) -> None:
+        """Notes stored messages, whose sizes are counted later."""
         if not is_retry_or_dlq(puts.queue.topic):
             self._pending.append((puts.queue, puts.queue.counted - puts.messages, puts.messages))
 
@@ -145,12 +150,12 @@ class RequestFigures:
     async def _count_pending(self) -> None:
         for _ in range(len(self._pending)):
             if not self._pending:
-                break  # somebody else counts too
+                break  # `watch` and `families` may both be counting
             queue, first, messages = self._pending.popleft()
             try:
                 await self._count_sizes(queue, first, messages)
             except OSError as error:
-                words = "Sizes of %d messages of %s queue %d are not counted: %s"
+                words = "Cannot count the sizes of %d messages of %s queue %d: %s"
                 log.warning(words, messages, queue.topic, queue.queue_id, error)
 
     async def _count_sizes(self, queue: ConsumeQueue, first: int, messages: int) -> None:
@@ -166,7 +171,7 @@ class RequestFigures:
             first = queue.behind(first, units)
             await asyncio.sleep(0)
         if first < queue.next_offset and first < end and not queue.is_deleted:
-            self._pending.append((queue, first, end - first))  # they wait for their sync
+            self._pending.append((queue, first, end - first))  # not readable until they are synced
 
     def _incoming(self, name: str, words: str, totals: Mapping[str, int]) -> Family:
         samples = [
@@ -194,7 +199,7 @@ class RequestFigures:
         return {"topic": topic, "consumer_group": group, "is_system": text_of(is_system)}
 
     def _message_type(self, name: str) -> str:
-        """As the topic was declared: messages of one topic are all of one kind then."""
+        """Returns the declared message type of a topic; "normal" without one."""
         if name in TYPES_OF_TOPICS:
             return TYPES_OF_TOPICS[name]
         topic = self._topics.find(name)
@@ -206,6 +211,8 @@ TYPES_OF_TOPICS = {SCHEDULE_TOPIC: "delay", HALF_TOPIC: "transaction"}
 
 
 class ConnectionFigures:
+    """Metrics of connected producers and consumers."""
+
     subject = "connections"
 
     def __init__(self, members: Members[Connection]) -> None:
@@ -232,6 +239,8 @@ class ConnectionFigures:
 
 
 class StoreFigures:
+    """Metrics of the store."""
+
     subject = "store"
 
     def __init__(self, store: Storage, usage: Callable[[str], Usage], clock: Clock) -> None:
@@ -265,7 +274,7 @@ class StoreFigures:
 
 
 class RemotingFigures:
-    """How long requests took. Sends are counted by how long it took to store the messages."""
+    """Latency of requests. Sends are measured by how long it took to store the messages."""
 
     subject = "remoting"
 
@@ -287,6 +296,7 @@ class RemotingFigures:
         ]
 
     def observe(self, observed: AnsweredRequest) -> None:
+        """Counts an answered request, except successful sends, which `Traffic` counts."""
         if observed.code in SENDS and observed.answer == ResponseCode.SUCCESS:
             return
         kind = (observed.code, observed.answer, observed.was_parked)

@@ -1,4 +1,4 @@
-"""`/metrics`: all families that are switched on, as one page, on a port of its own."""
+"""Serves `/metrics`, a page with all metric families that are switched on, on a separate port."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,6 +16,8 @@ TARGET = Family("target_info", "gauge", "Target metadata", [({}, 1)])
 
 
 class Exporter:
+    """HTTP server of the metrics page."""
+
     def __init__(
         self, config: Callable[[], BrokerConfig], collectors: Sequence[Collector], network: Network
     ) -> None:
@@ -30,6 +32,7 @@ class Exporter:
         await self._http.stop()
 
     async def page(self) -> Content:
+        """Returns the page; other requests are served while it is put together."""
         config = self._config()
         common = common_labels(config)
         out: list[str] = []
@@ -46,7 +49,7 @@ class Exporter:
 
 
 def common_labels(config: BrokerConfig) -> Labels:
-    """The operator's own, and whose figures these are."""
+    """Returns the labels of every sample: the operator's own, and the identity of the broker."""
     identity = config.identity
     pairs = (item.partition(":") for item in config.metrics.labels)
     return {

@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4: families of samples become lines.
+"""Writes metric families in Prometheus' text format, version 0.0.4.
 
 # HELP name words
 # TYPE name counter
@@ -16,7 +16,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 
 class Histogram:
-    """How many values were at most each bound. The last count is of those above all bounds."""
+    """Counts of values by bucket. Each bucket has an upper bound, inclusive; the last one has none."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -35,7 +35,7 @@ Value: TypeAlias = int | float | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with all its samples."""
+    """Metric with all its samples."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -44,7 +44,7 @@ class Family:
 
 
 def lines(family: Family, common: Labels) -> Iterator[str]:
-    """`common` labels are on every sample. A family without samples has no lines."""
+    """Yields the lines of a family, none without samples. `common` labels are added to every sample."""
     if family.samples:
         yield f"# HELP {family.name} {_escaped(family.words)}\n"
         yield f"# TYPE {family.name} {family.kind}\n"

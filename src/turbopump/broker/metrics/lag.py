@@ -1,8 +1,8 @@
-"""How far consumer groups are behind: messages, and the age of the first of them.
+"""Measures the lag of consumer groups: the number of unread messages, and the age of the first of them.
 
-Only groups that are there are measured, as Apache does. A group that has committed no offset is not behind.
-The age of a message is in its record, which may have to come from the disk, so all of them are read at once
-and beside the loop.
+Only connected groups are measured, as with Apache. A group that has committed no offset has no lag. The age
+of a message is in its record, which may have to be read from the disk, so all of them are read together in a
+thread.
 """
 
 import asyncio
@@ -23,19 +23,21 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 
 GROUPS_PER_TURN = 16
-NOT_RETRY = {"is_retry": "false"}  # retries have topics of their own only with POP
+NOT_RETRY = {"is_retry": "false"}  # only POP has separate retry topics
 NO_MESSAGE = -1
 
 
 @dataclass(slots=True)
 class Lag:
+    """Lag of one group on one topic."""
+
     group: str
     topic: str
     behind: int = 0
     in_flight: int = 0
     first_unconsumed: int = NO_MESSAGE  # log offset
     first_unpulled: int = NO_MESSAGE
-    unconsumed_ms: int = 0  # the age of that one
+    unconsumed_ms: int = 0  # age of the first unconsumed message
     unpulled_ms: int = 0
 
     @property
@@ -61,7 +63,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Lag], int]], ...] = (
 
 
 class LagFigures:
-    """How far the groups that are there are behind, in each topic that they subscribe to."""
+    """Metrics of the lag of connected groups, for each topic that they subscribe to."""
 
     subject = "lag"
 
@@ -89,7 +91,7 @@ class LagFigures:
             lags += [self._measure(group, topic) for topic in topics if self._is_shown(topic)]
             if count % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        await self._tell_ages(lags)
+        await self._read_ages(lags)
         behind = [
             Family(
                 name,
@@ -131,7 +133,7 @@ class LagFigures:
             lag.first_unpulled = _earlier(lag.first_unpulled, queue, pulled)
         return lag
 
-    async def _tell_ages(self, lags: list[Lag]) -> None:
+    async def _read_ages(self, lags: list[Lag]) -> None:
         times = await self._store.times.read(_positions(lags))
         now_ms = self._clock.now_ms()
 
@@ -153,7 +155,7 @@ def _positions(lags: Iterable[Lag]) -> list[int]:
 
 
 def _earlier(position: int, queue: ConsumeQueue, offset: int) -> int:
-    """The message at this offset of a queue, when it is before the one at `position` in the log."""
+    """Returns the lower log position of the message at this offset and `position`."""
     entry = queue.entry(max(offset, queue.min_offset))
     if entry is None:
         return position

@@ -1,4 +1,4 @@
-"""Figures of transactions and timers, by the topics to which their messages belong, and of created topics."""
+"""Collects metrics of transactions and timers by the topics of their messages, and of created topics."""
 
 import asyncio
 from bisect import bisect_left
@@ -18,6 +18,8 @@ NO_LABELS: Labels = {}
 
 
 class TransactionFigures:
+    """Metrics of open, committed and rolled back transactions."""
+
     subject = "requests"
 
     def __init__(self, transactions: OpenTransactions) -> None:
@@ -27,6 +29,7 @@ class TransactionFigures:
         transactions.on_ended = self.ended
 
     def ended(self, topic: str, decision: HalfDecision, age_ms: int, count: int = 1) -> None:
+        """Counts half messages that were committed or rolled back."""
         self._ended[decision][topic] += count
         if decision is HalfDecision.COMMIT:
             self._ages.setdefault(topic, Histogram(AGE_BOUNDS_S)).add(max(0, age_ms) // 1000, count)
@@ -38,7 +41,7 @@ class TransactionFigures:
             _by_topic("rocketmq_half_messages", "Open half messages", self._halves.by_topic, is_gauge=True),
             _by_topic("rocketmq_commit_messages_total", "Transactions committed", committed),
             _by_topic("rocketmq_rollback_messages_total", "Transactions rolled back", rolled_back),
-            Family(  # Apache counts seconds under this name
+            Family(  # in seconds despite its name, as with Apache
                 "rocketmq_finish_message_latency_milliseconds",
                 "histogram",
                 "Seconds from a half message to its commit",
@@ -48,6 +51,8 @@ class TransactionFigures:
 
 
 class TimerFigures:
+    """Metrics of messages with a delivery time."""
+
     subject = "requests"
 
     def __init__(self, timers: TimedMessages) -> None:
@@ -83,7 +88,7 @@ class TimerFigures:
         ]
 
     async def _snapshot(self) -> Family:
-        """How many are due within each bound, but not within the one before; Apache counts likewise."""
+        """Counts messages that are due within each bound but not within the one before, as Apache does."""
         counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
         for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
             counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
@@ -94,7 +99,7 @@ class TimerFigures:
 
 
 class TopicFigures:
-    """How long it took to create or change a topic on request."""
+    """Metrics of how long it took to create or change a topic on request."""
 
     subject = "requests"
 

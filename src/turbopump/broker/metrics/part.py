@@ -1,4 +1,4 @@
-"""Builds the metrics for Prometheus. Without metricsExporterType=PROM nothing is counted or served."""
+"""Builds the Prometheus metrics. Without metricsExporterType=PROM nothing is counted or served."""
 
 import logging
 from dataclasses import dataclass, field
@@ -26,8 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class MetricsPart(Part):
+    """Metrics page, if it is switched on."""
+
     port: int = field(default=0)
-    """Where the page is served; 0: it is not."""
+    """Port of the page; 0 when it is not served."""
 
 
 async def build(context: Context) -> MetricsPart:

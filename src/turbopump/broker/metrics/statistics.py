@@ -3,16 +3,16 @@
 In: every ten seconds, what the store and `traffic.py` counted since. Out: sum, rate and average over the last
 minute, hour and day. The windows are Apache's:
 
-    minute   one snapshot each 10 s, 7 kept     so it says something 10 s after the first message,
-    hour     one each 10 min, 7 kept            an hour 10 min after it, a day 1 h after it
-    day      one each hour, 25 kept
+    minute   a snapshot every 10 s, 7 kept      first figures 10 s after the first message
+    hour     a snapshot every 10 min, 7 kept    first figures after 10 min
+    day      a snapshot every hour, 25 kept     first figures after 1 h
 
 Apache takes a snapshot of every item each time. Here only items that changed are touched; the snapshots
-between are the same as the one before and are not kept, so ten thousand quiet topics cost nothing. What
-concerns one queue is forgotten when it was idle for so long that all its figures are zero.
+between equal the one before and are not kept, so ten thousand idle topics cost nothing. Items of one queue
+are dropped when the queue was idle for so long that all its figures are zero.
 
-A thousand groups on fifty queues make 150,000 items: whatever may touch them all goes in slices, and one such
-walk at a time.
+A thousand groups on fifty queues make 150,000 items: a loop that may touch them all is split into turns, and
+only one such loop runs at a time.
 """
 
 import asyncio
@@ -30,12 +30,14 @@ from turbopump.store.queues import QueueCounts
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
-QUEUES_PER_TURN = 200  # queues, or groups of queues, that are counted in one go: about two milliseconds
-ITEMS_PER_TURN = 2000  # of those that are merely looked at
+QUEUES_PER_TURN = 200  # queues, or groups of queues, that are counted at once: about two milliseconds
+ITEMS_PER_TURN = 2000  # items that are only compared or dropped
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWindow:
+    """How often snapshots are taken for a window, and how many are kept."""
+
     every: int  # ticks between two snapshots
     kept: int
 
@@ -59,13 +61,13 @@ BY_ONE_QUEUE = (
 )
 MOMENTS = ("GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
 DEAD = "SNDBCK2DLQ_TIMES"
-"""owner@topic@group@type. The owner is a word of commercial versions; Apache's text without one is `null`."""
+"""Its key is owner@topic@group@type. Only commercial versions have owners; Apache writes `null`."""
 DEAD_KEY = "null@{topic}@{group}@SEND_BACK_TO_DLQ"
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What happened in a window: the sum of values, per second, and per time that something was added."""
+    """Figures of a window: the sum of values, the sum per second, and the average of one addition."""
 
     sum: int = 0
     tps: float = 0.0
@@ -73,15 +75,15 @@ class Figures:
 
 
 class StatisticsItem:
-    """One number that grows, and what it was when snapshots were taken of it."""
+    """Growing counter, with its snapshots for each window."""
 
     __slots__ = ("_born", "_snapshots", "times", "unseen", "value")
 
     def __init__(self, born: int) -> None:
-        """`born`: how many ticks there were before this item."""
+        """`born` is the number of ticks before this item."""
         self.value = 0
         self.times = 0
-        self.unseen = 0  # a bit for each window that has not seen what is new
+        self.unseen = 0  # a bit for each window whose last snapshot is older than the value
         self._born = born
         self._snapshots: list[array[int] | None] = [None] * len(WINDOWS)  # number, value, times, number, ...
 
@@ -94,7 +96,7 @@ class StatisticsItem:
             del taken[:3]
 
     def figures(self, window: int, number: int) -> Figures:
-        """As of snapshot `number`. Before the first there is one of zero."""
+        """Returns the figures as of snapshot `number`; before the first snapshot the value counts as zero."""
         first = self._born // WINDOWS[window].every + 1
         begin = max(first - 1, number - WINDOWS[window].kept + 1)
         if number < first:
@@ -106,7 +108,7 @@ class StatisticsItem:
         return Figures(total, total / seconds, total / count if count else 0.0)
 
     def is_idle(self, ticks: int) -> bool:
-        """Whether nothing was added within any window."""
+        """Returns whether nothing was added within any window."""
         minutes = self._snapshots[MINUTE]
         changed = minutes[-3] if minutes else self._born
         return not self.unseen and ticks - changed > IDLE_TICKS
@@ -121,7 +123,7 @@ class StatisticsItem:
 
 @dataclass(frozen=True, slots=True)
 class DailyTotals:
-    """Messages since the start, and what that was at the last two midnights; system topics do not count."""
+    """Messages since the start, now and at the last two midnights, without system topics."""
 
     now: int = 0
     this_morning: int = 0
@@ -129,7 +131,7 @@ class DailyTotals:
 
 
 class Statistics:
-    """Whoever asks for what was counted awaits `fold` first; figures are those of the last tick anyway."""
+    """Statistics of the broker. Await `fold` before reading totals; other figures are of the last tick."""
 
     def __init__(
         self, cluster: str, clock: Clock, traffic: Traffic, store: Storage, is_system: Callable[[str], bool]
@@ -151,10 +153,10 @@ class Statistics:
         self._day = self._today()
         self._put_mornings = self._get_mornings = (0, 0)  # today's, yesterday's
 
-    # asking
+    # reading
 
     def view(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
-        """Of the last minute, hour and day; None when nothing of that name was counted."""
+        """Returns the figures of the last minute, hour and day; None when nothing was counted."""
         if name in MOMENTS:
             return self._moment(name, key)
         item = self._table[name].get(key) if name in self._table else None
@@ -170,7 +172,7 @@ class Statistics:
         return self._minute_tps("GROUP_GET_NUMS", f"{topic}@{group}")
 
     def totals(self, name: str) -> dict[str, int]:
-        """Everything counted under a name since the start, by key."""
+        """Returns the totals under a name since the start, by key."""
         return {key: item.value for key, item in self._table[name].items()}
 
     @property
@@ -184,11 +186,12 @@ class Statistics:
     # counting
 
     async def fold(self) -> None:
-        """Takes what was counted since the last time. Costs as much as there are busy queues."""
+        """Adds what was counted since the last call. Its cost grows with the number of busy queues."""
         async with self._walk:
             await self._fold()
 
     async def forget_topic(self, topic: str) -> None:
+        """Removes the statistics of a topic."""
         async with self._walk:
             await self._fold()
             for name in BY_TOPIC:
@@ -205,6 +208,7 @@ class Statistics:
             self.on_topic_gone(topic)
 
     async def forget_group(self, group: str) -> None:
+        """Removes the statistics of a group."""
         async with self._walk:
             await self._fold()
             end = f"@{group}"
@@ -218,19 +222,19 @@ class Statistics:
         while True:
             await self._clock.sleep(TICK_S)
             passed = round((self._clock.monotonic() - began) / TICK_S)
-            for _ in range(ticks, passed):  # more than one: we were held up
+            for _ in range(ticks, passed):  # more than one when the loop was blocked
                 await self.tick()
             ticks = passed
 
     async def tick(self) -> None:
-        """Ten seconds are over."""
+        """Takes the snapshots that are due after ten more seconds."""
         async with self._walk:
             await self._fold()
             ticks = self._ticks + 1
             for window, rule in enumerate(WINDOWS):
                 if ticks % rule.every == 0:
                     await self._take_snapshots(window, ticks // rule.every)
-            self._ticks = ticks  # from here on the new snapshots count, all of them
+            self._ticks = ticks  # set last: readers use the new snapshots only when all are taken
             if ticks % WINDOWS[DAY].every == 0:
                 await self._drop_idle()
             self._traffic.forget_deleted()
@@ -240,7 +244,7 @@ class Statistics:
             self._put_mornings = self.put_total.now, self._put_mornings[0]
             self._get_mornings = self.get_total.now, self._get_mornings[0]
 
-    # inside
+    # internals
 
     async def _fold(self) -> None:
         traffic = self._traffic
@@ -321,7 +325,7 @@ class Statistics:
             item.unseen = EVERY_WINDOW
 
     def _moment(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
-        """Apache only logs these; here one can ask for how far behind a group's last pull of a queue was."""
+        """Returns how far behind a group's last pull of a queue was, which Apache only logs."""
         queue_id, _, rest = key.partition("@")
         topic, _, group = rest.partition("@")
         found = self._reached.get((int(queue_id), topic, group)) if queue_id.isdecimal() else None
@@ -332,7 +336,7 @@ class Statistics:
         return now, now, now
 
     def _behind(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
-        """Bytes of the log and milliseconds since the message at this offset; zeros when there is none."""
+        """Returns bytes of log and milliseconds since the message at this offset; zeros without one."""
         entry = queue.entry(offset)
         if entry is None:
             return 0, 0

@@ -1,9 +1,9 @@
-"""How much goes in and out: what sends and pulls add up as they pass, and rates over 10, 60 and 600 seconds.
+"""Counts what sends and pulls transfer, with rates over 10, 60 and 600 seconds.
 
-In: counts, added by whoever sends and pulls: plain additions per read event or pull, because this is the hot
-path (how many messages a queue got is told by the store, which knows anyway). Out: the numbers that tools
-show, and what `statistics.py` takes every ten seconds to keep by topic and group. Beyond that, one sample a
-second is remembered.
+In: counts added by the send and pull handlers: plain additions per read event or pull, because this is the
+hot path (the store already knows how many messages each queue got). Out: the numbers that tools show, and
+what `statistics.py` takes every ten seconds to keep by topic and group. One sample per second is kept for the
+rates.
 """
 
 from bisect import bisect_right
@@ -27,6 +27,8 @@ BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """Totals at one moment, from which rates are computed."""
+
     at: float
     put: int
     got: int
@@ -35,7 +37,7 @@ class Sample:
 
 
 class Gets:
-    """What one group got from one queue since statistics were last taken."""
+    """What one group pulled from one queue since statistics were last taken."""
 
     __slots__ = ("messages", "milliseconds", "next_offset", "pulls", "size")
 
@@ -48,7 +50,7 @@ class Gets:
 
 
 class Traffic:
-    """`put_messages`: how many were stored since the start."""
+    """Counters of sends and pulls. `put_messages` returns how many messages were stored since the start."""
 
     def __init__(self, clock: Clock, put_messages: Callable[[], int] = lambda: 0) -> None:
         self._clock = clock
@@ -62,27 +64,27 @@ class Traffic:
         self.slowest_get_ms = 0
         self._gets: dict[tuple[ConsumeQueue, str], Gets] = {}
         self.slow_ms: Counter[ConsumeQueue] = Counter()  # time of puts that took a millisecond or more
-        self.sent_back: Counter[tuple[str, str]] = Counter()  # group and topic -> messages it returned ...
-        self.dead_letters: Counter[tuple[str, str]] = Counter()  # ... and those that it gave up
+        self.sent_back: Counter[tuple[str, str]] = Counter()  # group and topic -> messages sent back
+        self.dead_letters: Counter[tuple[str, str]] = Counter()  # group and topic -> dead letters
         self.together: Counter[ConsumeQueue] = Counter()  # messages that came with another in one request
         self._put_times: Counter[int] = Counter()  # milliseconds -> messages, in this minute
-        self._put_times_before: Counter[int] | None = None  # ... in the one before
-        self._put_times_past: Counter[int] = Counter()  # ... and in all minutes that are over
+        self._put_times_before: Counter[int] | None = None  # in the minute before
+        self._put_times_past: Counter[int] = Counter()  # in all minutes before this one
         self._minute_began = clock.monotonic()
         self._samples: deque[Sample] = deque([self._sample()], maxlen=WINDOWS_S[-1] + 1)
 
-    # what passes
+    # counting
 
     def took(self, milliseconds: int, queues: Sequence[ConsumeQueue]) -> None:
-        """How long it took to store messages, one for each of these, as safely as was asked."""
+        """Records how long it took to store one message in each of these queues, until it was safe."""
         self._put_times[milliseconds] += len(queues)
-        if milliseconds > 0:  # seldom, unless the disk is awaited
+        if milliseconds > 0:  # rare, unless sends wait for the disk
             self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
             for queue in queues:
                 self.slow_ms[queue] += milliseconds
 
     def got(self, queue: ConsumeQueue, group: str, messages: int, size: int, next_offset: int) -> None:
-        """One pull that found something."""
+        """Counts a pull that found messages."""
         self.pulls_found += 1
         self.got_messages += messages
         gets = self._gets.get((queue, group))
@@ -94,7 +96,7 @@ class Traffic:
         gets.next_offset = next_offset
 
     def waited_to_get(self, queue: ConsumeQueue, group: str, milliseconds: int) -> None:
-        """A pull was read so slowly that it can be measured."""
+        """Records the time of a pull that took a millisecond or more to read."""
         self.slowest_get_ms = max(self.slowest_get_ms, milliseconds)
         self._gets.setdefault((queue, group), Gets()).milliseconds += milliseconds
 
@@ -103,12 +105,12 @@ class Traffic:
         return taken
 
     def forget_deleted(self) -> None:
-        """What is left of queues that were deleted while a put waited for the disk."""
+        """Drops counts of queues that were deleted while a put waited for the disk."""
         for counts in (self.slow_ms, self.together):
             for queue in [queue for queue in counts if queue.is_deleted]:
                 del counts[queue]
 
-    # what tools are told
+    # reading
 
     @property
     def put_messages(self) -> int:
@@ -116,7 +118,7 @@ class Traffic:
 
     @property
     def puts_by_time(self) -> list[int]:
-        """Messages in each of BUCKETS, in the last whole minute; in this one before there is such."""
+        """Messages in each of BUCKETS in the last full minute; before that, in this minute."""
         counts = [0] * len(BUCKETS)
         for milliseconds, messages in self._recent_times().items():
             counts[bisect_right(BUCKETS_FROM_MS, milliseconds)] += messages
@@ -124,11 +126,11 @@ class Traffic:
 
     @property
     def put_times(self) -> Counter[int]:
-        """Milliseconds that it took to store messages -> how many, since the start."""
+        """Milliseconds to store a message -> number of messages, since the start."""
         return self._put_times_past + self._put_times
 
     def put_latency_ms(self, share: float) -> int:
-        """So many milliseconds were enough for this share of the messages of that minute."""
+        """Returns the milliseconds within which this share of the minute's messages was stored."""
         times = self._recent_times()
         left = times.total() * share
         for milliseconds in sorted(times):
@@ -169,7 +171,7 @@ class Traffic:
         return self._rates(lambda sample: sample.found + sample.missed)
 
     def _rates(self, count: Callable[[Sample], int]) -> str:
-        """Three numbers. A broker younger than a window gives the rate since it started."""
+        """Returns three rates as text. For a window longer than its uptime, the broker uses its uptime."""
         last = self._samples[-1]
         rates = []
         for window in WINDOWS_S:
