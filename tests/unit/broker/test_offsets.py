@@ -378,7 +378,7 @@ async def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_oper
     assert (await peer.ask(UPDATE, **fields)).code == 0
     assert bench.groups.find("G") is None
     assert bench.offsets.query("G", "T", 0) == 3
-    assert "Group G is not known" in caplog.text
+    assert "Group G is unknown" in caplog.text
     assert "updateSubGroup" in caplog.text
 
 

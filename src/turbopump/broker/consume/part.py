@@ -53,7 +53,7 @@ async def build(context: Context) -> ConsumePart:
         main_routes=pulls.routes(),
         configure=lambda config: pulls.configure(config.polling),
         answer_waiting=pulls.close,
-        close=[pulls.abandon],
+        close=[pulls.cancel_reads],
         pulls=pulls,
         reused=reused,
     )

@@ -86,7 +86,7 @@ class Pull:
     module: FilterModule | None = None
     parked_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
-    is_passed: bool = False  # while parked, a message arrived that its filter rejects
+    was_passed: bool = False  # while parked, a message arrived that its filter rejects
     fetches: int = 0  # how often its messages had to be read from the disk
 
     @property
@@ -148,19 +148,19 @@ class PullHandler:
             pull = self._checked(request)
         except Refused as refused:
             return _refusal(request, refused)
-        result = self._elsewhere(pull)
+        result = self._redirect(pull)
         if result is None:
             if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
                 self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
             if pull.module is not None:
-                self._beside(pull, self._chosen(pull, pull.module, may_park=True))
+                self._answer_later(pull, self._read_through_module(pull, pull.module, may_park=True))
                 return None
             try:
                 result = self._read(pull)
             except NotInMemory as missing:
                 self._fetch(pull, missing)
                 return None
-            self._handed(pull, result)
+            self._record_given(pull, result)
         self._park_or_answer(pull, result)
         return None
 
@@ -190,8 +190,8 @@ class PullHandler:
         )
         # Those that still wait were passed by a message that they do not want.
         for pull in self._parked.waiting(queue):
-            if pull.offset < next_offset and not pull.is_passed:
-                self._pass(pull)
+            if pull.offset < next_offset and not pull.was_passed:
+                self._shorten_wait(pull)
         if woken and not self._woken:
             asyncio.get_running_loop().call_soon(self._answer_woken)
         self._woken.extend(woken)
@@ -287,7 +287,7 @@ class PullHandler:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         return subscription
 
-    def _elsewhere(self, pull: Pull) -> GetResult | None:
+    def _redirect(self, pull: Pull) -> GetResult | None:
         """Returns where the consumer has to go on instead of the offset that it asks for; None: it may read.
 
         Either an operator reset the group, or the offset is void (`reused_offsets.py`).
@@ -347,7 +347,7 @@ class PullHandler:
             self._traffic.waited_to_get(pull.queue, header.consumerGroup, took_ms)
         return result
 
-    def _handed(self, pull: Pull, result: GetResult) -> None:
+    def _record_given(self, pull: Pull, result: GetResult) -> None:
         """Records the offset that the group was given, and therefore may pull and commit."""
         header = pull.request.header
         where = header.consumerGroup, header.topic, header.queueId
@@ -375,7 +375,7 @@ class PullHandler:
         self._store.log.on_arrival = self.arrived
         # A message arrived while a filter module was still at work on this pull: `arrived` was not called.
         if pull.queue.max_offset > pull.offset:
-            self._pass(pull)
+            self._shorten_wait(pull)
         return True
 
     def _end_after(self, pull: Pull, seconds: float) -> None:
@@ -384,12 +384,12 @@ class PullHandler:
             pull.timer.cancel()
         pull.timer = asyncio.get_running_loop().call_at(pull.parked_at + seconds, self._finish_parked, pull)
 
-    def _pass(self, pull: Pull) -> None:
+    def _shorten_wait(self, pull: Pull) -> None:
         """Shortens the wait of a parked pull after a message that its filter rejects.
 
         The consumer's offset moves past that message: the pull is answered when the sweep interval ends.
         """
-        pull.is_passed = True
+        pull.was_passed = True
         waited_s = asyncio.get_running_loop().time() - pull.parked_at
         end_s = SWEEP_S * (waited_s // SWEEP_S + 1)
         if pull.timer is not None and pull.parked_at + end_s < pull.timer.when():
@@ -432,12 +432,12 @@ class PullHandler:
             # Topics, groups or filters changed while the pull was parked: check again whether it may read.
             if pull.rules != self._rules():
                 pull = self._checked(pull.request)
-            result = self._elsewhere(pull)
+            result = self._redirect(pull)
             if result is None and pull.module is not None:
-                self._beside(pull, self._chosen(pull, pull.module, may_park=False))
+                self._answer_later(pull, self._read_through_module(pull, pull.module, may_park=False))
                 return
             result = result or self._read(pull)
-            self._handed(pull, result)
+            self._record_given(pull, result)
         except Refused as refused:
             pull.request.answer(_refusal(pull.request, refused))
         except NotInMemory as missing:
@@ -453,9 +453,9 @@ class PullHandler:
     def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
         """Reads old messages from the disk in a thread, then reads the pull again."""
         pull.fetches += 1
-        self._beside(pull, self._fetched(pull, missing))
+        self._answer_later(pull, self._fetch_and_read(pull, missing))
 
-    def _beside(self, pull: Pull, work: Coroutine[None, None, None]) -> None:
+    def _answer_later(self, pull: Pull, work: Coroutine[None, None, None]) -> None:
         """Runs `work`, which answers the pull later; until then the connection has a request in progress."""
         connection = pull.request.connection
         connection.begin(0)
@@ -464,7 +464,7 @@ class PullHandler:
         task.add_done_callback(self._fetching.discard)
         task.add_done_callback(lambda _: connection.end(0))
 
-    async def _fetched(self, pull: Pull, missing: NotInMemory) -> None:
+    async def _fetch_and_read(self, pull: Pull, missing: NotInMemory) -> None:
         began = self._clock.monotonic()
         with contextlib.suppress(OSError):  # the read below fails with the same error and answers it
             await self._store.reader.fetch(missing.places)
@@ -473,7 +473,7 @@ class PullHandler:
         if not pull.request.connection.is_closing:
             self._read_and_answer(pull)
 
-    async def _chosen(self, pull: Pull, module: FilterModule, may_park: bool) -> None:
+    async def _read_through_module(self, pull: Pull, module: FilterModule, may_park: bool) -> None:
         """Answers a pull through a filter module. If the module fails the answer is an error: no message is
         skipped.
         """
@@ -485,7 +485,7 @@ class PullHandler:
         except (FilterFailed, OSError) as failed:
             request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(failed), {}))
             return
-        self._handed(pull, result)
+        self._record_given(pull, result)
         if request.connection.is_closing:
             return
         if may_park:
@@ -493,7 +493,7 @@ class PullHandler:
         else:
             self._answer(pull, result, _code(result, pull.offset))
 
-    async def abandon(self) -> None:
+    async def cancel_reads(self) -> None:
         """Cancels pulls that still read from the disk or a module, when the broker stops."""
         fetching = list(self._fetching)
         for task in fetching:

@@ -80,7 +80,7 @@ class ReusedOffsets:
         if len(self._hosts) > MAX_HOSTS:
             del self._hosts[next(iter(self._hosts))]
 
-    def begins_freely(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
+    def may_start_anywhere(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
         """Lets this consumer start at any offset: it asked for its first one and was given none."""
         free = peer.attributes.setdefault(FREE, set())
         assert isinstance(free, set)

@@ -402,7 +402,7 @@ class OffsetHandler:
             if offset >= 0:
                 self._reused.handed(request.connection, *where, offset)
             else:
-                self._reused.begins_freely(request.connection, *where)
+                self._reused.may_start_anywhere(request.connection, *where)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
