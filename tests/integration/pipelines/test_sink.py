@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from turbopump.broker.produce.send import refuse_in_batch
 from turbopump.broker.transactions.ledger.send import LedgerSendHandler
 from turbopump.client.produce.ledger import Fenced
 from turbopump.pipelines.sink import at_least_once, connections, exactly_once
@@ -17,6 +16,7 @@ from turbopump.pipelines.sink.exactly_once import NOTHING, CannotBeExact, QueryR
 from turbopump.pipelines.sink.rows import BadRow
 from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions, sink_of
 from turbopump.protocol import properties
+from turbopump.protocol.errors import MessageIllegal
 from turbopump.testing import Cluster
 
 FIRST, SECOND = QueryRun("query", "first"), QueryRun("query", "second")
@@ -143,7 +143,7 @@ def test_a_time_that_brokers_refuse_names_its_row(two_brokers):
 
 def test_a_broker_that_takes_no_time_is_told_with_a_way_out(two_brokers, monkeypatch):
     def as_before(desk: LedgerSendHandler, pairs: dict[str, str]) -> None:
-        refuse_in_batch(pairs)
+        raise MessageIllegal("a message of a batch cannot be delayed; send it alone")
 
     monkeypatch.setattr(LedgerSendHandler, "_check_time", as_before)
     with pytest.raises(CannotBeExact, match=r"cannot be delayed.*delivery=at-least-once"):
