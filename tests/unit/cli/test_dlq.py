@@ -78,7 +78,7 @@ async def test_letters_are_chosen_by_id_and_by_time(capsys: Capture) -> None:
         with pytest.raises(NotFound, match="no dead letter nowhere"):
             await listed("--id", "nowhere")
         alive = await sent(town, 0)
-        with pytest.raises(NotFound, match="is no dead letter of group readers"):
+        with pytest.raises(NotFound, match="is not a dead letter of group readers"):
             await listed("--id", alive.offset_message_id)
 
 

@@ -73,7 +73,7 @@ async def test_a_handle_that_is_none_and_one_that_is_too_late_are_refused() -> N
         await town.clock.sleep(2)
         with pytest.raises(Refused, match="timestamp invalid"):
             await run(town, "recall", receipt.recall_handle or "")
-        with pytest.raises(InvalidArgument, match="no recall handle"):
+        with pytest.raises(InvalidArgument, match="must be a recall handle"):
             await run(town, "recall", "xyz")
 
 

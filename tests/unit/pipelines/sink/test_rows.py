@@ -225,7 +225,7 @@ def test_a_record_counts_all_of_its_properties():
         ("body", ["x", ""], "row 11 .* body is empty"),
         ("body", ["x", "x" * (4 << 20) + "y"], "row 11 .* body must have at most 4194304 bytes"),
         ("topic", ["A", None], "row 11 .* topic is null"),
-        ("topic", ["A", "a b"], "row 11 .* topic is wrong: .*not allowed"),
+        ("topic", ["A", "a b"], "row 11 .* topic is wrong: .* must have only"),
         ("tags", ["a", "a\x02"], r"row 11 .* tags contains \\x01 or \\x02"),
         ("keys", [["a"], ["b", "c d"]], "row 11 .* keys holds a key that is null, empty or contains a space"),
         ("keys", [["a"], [None]], "row 11 .* keys holds a key"),
