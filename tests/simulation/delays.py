@@ -43,7 +43,7 @@ from turbopump.store.config_files import ConfigFiles
 from turbopump.testing.loop import run_virtual
 
 LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2s 5s")
-GROUP, MOST_RETRIES = "G", 4
+GROUP, MAX_RETRIES = "G", 4
 SAVE_S = 2.0
 ACTION_S = 60.0
 START_S = 1.5  # after a start, overdue messages are delivered within this time
@@ -75,7 +75,9 @@ class AppendedRecord:
 class DelaySimulation(CrashingStore):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        levels.LOOKED_AT, levels.READ_BACK, levels.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
+        levels.ENTRIES_PER_TURN, levels.RECORDS_PER_TURN, levels.BATCH = self.chance.choice(
+            [(2, 3, 2), (4096, 4096, 256)]
+        )
         self.config = self._any_config()
         self.runs = self.chance.randint(2, 5)
         self.noted: list[AppendedRecord] = []  # in log order
@@ -173,10 +175,10 @@ class DelaySimulation(CrashingStore):
             return
         one = self.chance.choice(found)
         body, times = one.name
-        if times > MOST_RETRIES or any(other.name == (body, times + 1) for other in self.noted):
+        if times > MAX_RETRIES or any(other.name == (body, times + 1) for other in self.noted):
             return  # a dead letter or sent back before
         level = self.chance.choice([0, 0, 1, 2])
-        header = ConsumerSendMsgBackRequest(one.begin, GROUP, level, maxReconsumeTimes=MOST_RETRIES)
+        header = ConsumerSendMsgBackRequest(one.begin, GROUP, level, maxReconsumeTimes=MAX_RETRIES)
         request = Request(Command(36), header, cast(Connection, _FakeConnection()))
         with contextlib.suppress(Refused):
             self.retries.send_back(request)

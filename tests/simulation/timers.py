@@ -56,8 +56,12 @@ class TimerSimulation(DelaySimulation):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        timers.TAKEN_IN, timers.CHAINED, timers.BATCH = self.chance.choice([(2, 2, 2), (256, 4096, 128)])
-        timer_recovery.READ_BACK, timer_recovery.SCANNED = self.chance.choice([(3, 2), (4096, 4096)])
+        timers.MESSAGES_PER_TURN, timers.UNITS_PER_TURN, timers.BATCH = self.chance.choice(
+            [(2, 2, 2), (256, 4096, 128)]
+        )
+        timer_recovery.RECORDS_PER_TURN, timer_recovery.UNITS_PER_TURN = self.chance.choice(
+            [(3, 2), (4096, 4096)]
+        )
         self.rules = self._any_rules()
         self.handles: dict[Name, str] = {}
         self.sent_ms: dict[Name, int] = {}

@@ -25,7 +25,7 @@ from tests.writers import writer_of
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
-from turbopump.broker.produce.kinds import MessageKinds
+from turbopump.broker.produce.kinds import WaitingKinds
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.transactions import checks, recovery
 from turbopump.broker.transactions.checks import TransactionChecks
@@ -94,8 +94,10 @@ class TransactionSimulation(CrashingStore):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        checks.SLICE, recovery.SLICE, recovery.READ_BACK = self.chance.choice([(1, 2, 3), (64, 1024, 8192)])
-        checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
+        checks.HALVES_PER_TURN, recovery.ENTRIES_PER_TURN, recovery.RECORDS_PER_TURN = self.chance.choice(
+            [(1, 2, 3), (64, 1024, 8192)]
+        )
+        checks.FAR_BEHIND_BYTES = self.chance.choice([5_000, 30_000, 1 << 30])
         self.config = self._any_config()
         self.runs = self.chance.randint(2, 5)
         self.noted: list[AppendedRecord] = []  # in log order
@@ -155,7 +157,7 @@ class TransactionSimulation(CrashingStore):
             store,
             topics,
             self.offsets,
-            MessageKinds([DelaySchedule(store)]),
+            WaitingKinds([DelaySchedule(store)]),
             writer,
             lambda: RULES,
             self.clock,

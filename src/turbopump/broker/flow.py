@@ -1,7 +1,7 @@
-"""Flow control: a request that waited too long before it was begun is refused, in Apache's words.
+"""Flow control: refuses requests that waited too long before they were begun, with Apache's remarks.
 
-Its sender may have given up, or does so before the answer is there; told at once, a producer goes to another
-broker, while a broker that is behind has less to do. How long is too long depends on what is asked.
+Their sender may have given up, or will before the answer arrives. A producer that is refused at once goes to
+another broker, and a broker that is behind has less to do. The limit depends on the kind of request.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ LIMITS: dict[int, str] = {
     RequestCode.END_TRANSACTION: "transaction_ms",
     RequestCode.ACK_MESSAGE: "ack_ms",
 }
-"""The field of `WaitLimits` that says how long is too long."""
+"""Request code -> field of `WaitLimits` with its limit."""
 
 PATIENT = frozenset(
     {
@@ -53,23 +53,25 @@ PATIENT = frozenset(
         RequestCode.SEND_REPLY_MESSAGE_V2,
     }
 )
-"""Apache lets these wait for ever. Everything else is for administrators, and has `admin_ms`."""
+"""Requests that may wait without limit, as in Apache. All others are administrative, with `admin_ms`."""
 
 
-class FlowControl:
+class RequestWaits:
+    """Refuses requests that waited longer than their limit, or sends while the disk is busy."""
+
     def __init__(self, waits: Callable[[], WaitLimits], disk_is_busy: Callable[[], bool]) -> None:
         self._waits = waits
         self._disk_is_busy = disk_is_busy
         self._refusals = RateLimitedLog(log, LOG_INTERVAL_S)
-        self.refused: Counter[str] = Counter()  # how many for which reason
+        self.refused: Counter[str] = Counter()  # by reason
 
     def shortest_s(self) -> float:
-        """Nothing that waited less is refused."""
+        """Returns the shortest limit: requests that waited less are never refused."""
         waits = self._waits()
         return min(waits.send_ms, waits.pull_ms, waits.lite_pull_ms) / 1000 if waits.enabled else NEVER
 
     def late(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
-        """Answers those for which that is too long, and returns the others, in order."""
+        """Refuses the requests that waited too long. Returns the others, in order."""
         waited_ms = round(waited_s * 1000)
         kept: list[Frame] = []
         refused: list[tuple[Command, str]] = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.produce.kinds import MessageKind, MessageKinds
+from turbopump.broker.produce.kinds import WaitingKind, WaitingKinds
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import NameServerRegistration
@@ -43,7 +43,7 @@ class Part:
     routes: Routes = field(default_factory=dict)
     main_routes: Routes = field(default_factory=dict)
     """Requests that the main port serves and the fast port does not."""
-    kinds: Sequence[MessageKind] = ()
+    kinds: Sequence[WaitingKind] = ()
     """Kinds of message, which claim before those of the parts built earlier."""
     bulk: Callable[[Router], BulkHandler] | None = None
     """Makes the handler that serves plain sends together, one for each port."""
@@ -87,7 +87,7 @@ class Context:
     network: Network
     apply: Callable[[BrokerConfig], None]
     """Changes the configuration while the broker runs."""
-    kinds: MessageKinds = field(default_factory=MessageKinds)
+    kinds: WaitingKinds = field(default_factory=WaitingKinds)
     """The kinds of message of all parts built so far."""
     parts: list[Part] = field(default_factory=list)
     routers: list[Router] = field(default_factory=list)

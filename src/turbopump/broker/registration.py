@@ -1,9 +1,9 @@
-"""Telling the name servers which topics this broker has, so that clients find them.
+"""Registers this broker and its topics with the name servers, so that clients find them.
 
-In: the topic table and the news of its changes. Out: a registration (103) of the whole table at start and
-each period, of the changed topics alone at once after a change, and a goodbye (104) at stop. Each name
-server has its own task: one that is down or slow delays nobody, and is told everything again when it is
-back. Logs say what changed: reached, refused, lost.
+In: the topic table and its changes. Out: a registration (103) of the whole table at start and
+each period, of the changed topics alone at once after a change, and an unregistration (104) at stop. Each
+name server has its own task: one that is down or slow delays no other, and gets the whole table again when
+it is back. Changes of its state are logged: reached, refused, lost.
 """
 
 import asyncio
@@ -22,23 +22,26 @@ from turbopump.protocol.headers.namesrv import RegisterBrokerRequest, Unregister
 from turbopump.protocol.record import crc31
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
-LAST_RETRY_S = 10.0
-GOODBYE_S = 3.0
-SETTLE_S = 3.0
+MAX_RETRY_S = 10.0
+UNREGISTER_TIMEOUT_S = 3.0
+SETTLE_TIMEOUT_S = 3.0
 
 
-class TopicTable(Protocol):
+class RegisteredTopics(Protocol):
+    """The topics that are registered, in their wire form."""
+
     def registrations(self, names: Iterable[str] | None = None) -> TopicConfigSerializeWrapper: ...
     def mark_ordered(self, ordered: Iterable[str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """How this broker introduces itself."""
+    """Name and addresses under which this broker registers."""
 
     identity: Identity
     address: str
@@ -46,48 +49,47 @@ class BrokerEndpoint:
 
 
 class NameServerRegistration:
+    """Keeps the broker registered with all name servers."""
+
     def __init__(
-        self, client: Client, topics: TopicTable, endpoint: BrokerEndpoint, config: NameServerConfig
+        self, client: Client, topics: RegisteredTopics, endpoint: BrokerEndpoint, config: NameServerConfig
     ) -> None:
         addresses = dict.fromkeys(config.addresses)
         self._peers = [_NameServer(address, client, topics, endpoint, config) for address in addresses]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(log)
 
     def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(peer.run(), name=f"register {peer.address}") for peer in self._peers
-        ]
+        for peer in self._peers:
+            self._tasks.start(peer.run(), name=f"register {peer.address}")
 
     def changed(self, names: Iterable[str]) -> None:
-        """These topics are new or different; those gone again by the time they are told are left out."""
+        """Registers new or changed topics. Those deleted again before the request is sent are left out."""
         names = list(names)
         for peer in self._peers:
             peer.changed(names)
 
-    async def registered(self, timeout_s: float = SETTLE_S) -> None:
-        """Returns when each name server was told of us once or cannot be reached, or the time is over."""
+    async def registered(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Returns when each name server was tried once, or after `timeout_s`."""
         await _all([peer.tried.wait() for peer in self._peers], timeout_s)
 
-    async def settled(self, timeout_s: float = SETTLE_S) -> None:
-        """Returns when every name server in reach knows the changes so far, or the time is over."""
+    async def settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+        """Returns when every reachable name server has the changes so far, or after `timeout_s`."""
         await _all([peer.settled() for peer in self._peers], timeout_s)
 
     async def stop(self) -> None:
-        """Says goodbye to the name servers that know us; one that does not answer is not waited for long."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Unregisters from the name servers that know this broker, each within `UNREGISTER_TIMEOUT_S`."""
+        await self._tasks.close()
         await asyncio.gather(*(peer.leave() for peer in self._peers))
 
 
 class _NameServer:
-    """One name server: what it knows, and the task that tells it the rest."""
+    """One name server: what it knows of this broker, and the loop that keeps it up to date."""
 
     def __init__(
         self,
         address: str,
         client: Client,
-        topics: TopicTable,
+        topics: RegisteredTopics,
         endpoint: BrokerEndpoint,
         config: NameServerConfig,
     ) -> None:
@@ -100,7 +102,7 @@ class _NameServer:
         self._timeout_s = config.timeout_ms / 1000
         self._pending: dict[str, None] = {}  # an ordered set of topic names
         self._knows_us = False
-        self._trouble: str | None = ""  # None: all is well; empty: not tried yet
+        self._trouble: str | None = ""  # None: registered; empty: not tried yet
         self._next_full = 0.0
         self._retry_s = FIRST_RETRY_S
         self._wake = asyncio.Event()
@@ -113,7 +115,7 @@ class _NameServer:
         self._wake.set()
 
     async def settled(self) -> None:
-        """At once when it does not know us: then it may be down, and nobody should wait for it."""
+        """Waits until it has the changes so far; not while it does not know the broker: it may be down."""
         if self._knows_us:
             await self._settled.wait()
 
@@ -122,27 +124,28 @@ class _NameServer:
         while True:
             if not self._knows_us or loop.time() >= self._next_full:
                 self._pending.clear()
-                told = await self._tell(self._topics.registrations())
+                is_known = await self._register(self._topics.registrations())
                 self.tried.set()
-                if not told:
+                if not is_known:
                     await asyncio.sleep(self._retry_s)
-                    self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
+                    self._retry_s = min(2 * self._retry_s, MAX_RETRY_S)
                     continue
                 self._next_full = loop.time() + self._period_s
                 self._retry_s = FIRST_RETRY_S
             elif self._pending:
                 topics = self._topics.registrations(self._pending)
                 self._pending.clear()
-                if topics.topicConfigTable:  # otherwise they are gone again
-                    await self._tell(topics)
+                if topics.topicConfigTable:  # otherwise they were deleted again
+                    await self._register(topics)
             else:
                 self._settled.set()
                 await self._sleep(self._next_full - loop.time())
 
     async def leave(self) -> None:
+        """Unregisters the broker, if the name server knows it."""
         if not self._knows_us:
             return
-        self._watched = None  # from here on its end is no news
+        self._watched = None  # its end is expected from here on
         identity = self._endpoint.identity
         header = UnregisterBrokerRequest(
             brokerName=identity.broker_name,
@@ -151,10 +154,12 @@ class _NameServer:
             brokerId=identity.broker_id,
         )
         with contextlib.suppress(OSError):
-            await self._client.call(self.address, request(RequestCode.UNREGISTER_BROKER, header), GOODBYE_S)
+            await self._client.call(
+                self.address, request(RequestCode.UNREGISTER_BROKER, header), UNREGISTER_TIMEOUT_S
+            )
 
-    async def _tell(self, topics: TopicConfigSerializeWrapper) -> bool:
-        """Whether it knows these topics now. If not, it may never have known us: the whole table is next."""
+    async def _register(self, topics: TopicConfigSerializeWrapper) -> bool:
+        """Registers topics. False: it may not know the broker at all, so the whole table is next."""
         try:
             connection = await self._client.connect(self.address)
             answer = await self._client.call(self.address, self._registration(topics), self._timeout_s)
@@ -184,7 +189,7 @@ class _NameServer:
         return request(RequestCode.REGISTER_BROKER, header, body)
 
     def _known_on(self, connection: Connection) -> None:
-        """A name server forgets a broker when its connection ends, so we have to know of that end."""
+        """Watches the connection: a name server drops a broker when its connection ends."""
         if connection.is_closing:
             self._lost("closed the connection")
             return
@@ -227,8 +232,7 @@ class _NameServer:
 
 
 async def _all(waits: list[Coroutine[Any, Any, Any]], timeout_s: float) -> None:
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    if tasks:
-        await asyncio.wait(tasks, timeout=timeout_s)
-    for task in tasks:
-        task.cancel()
+    tasks = Tasks(log)
+    if started := [tasks.start(wait) for wait in waits]:
+        await asyncio.wait(started, timeout=timeout_s)
+    await tasks.close()

@@ -16,13 +16,13 @@ from turbopump.broker.consume import filter_modules
 from turbopump.broker.consume import part as consume
 from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
 from turbopump.broker.delay import part as delay
-from turbopump.broker.flow import FlowControl
+from turbopump.broker.flow import RequestWaits
 from turbopump.broker.groups import part as groups
 from turbopump.broker.metrics import part as metrics
 from turbopump.broker.metrics.part import MetricsPart
 from turbopump.broker.part import Context
 from turbopump.broker.produce import part as produce
-from turbopump.broker.produce.targets import SendRules, SendTargets
+from turbopump.broker.produce.targets import BrokerSendRules, SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.tables import TableFiles, Tables
@@ -135,7 +135,7 @@ class Broker:
                     router.serve_in_bulk(part.bulk(router))
         self._announce_topics(context)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
-        flow = FlowControl(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
+        flow = RequestWaits(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
         for server, router in zip(context.servers, context.routers, strict=True):
             server.late_requests = LateRequests(flow.late, flow.shortest_s)
             server.router = router
@@ -239,9 +239,9 @@ class Broker:
         endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
         return NameServerRegistration(client, tables.topics, endpoint, self.config.name_servers)
 
-    def _send_rules(self, store: Store) -> SendRules:
+    def _send_rules(self, store: Store) -> BrokerSendRules:
         config = self.config
-        return SendRules(
+        return BrokerSendRules(
             unpack_host(store.log.store_host)[0],
             config.identity.cluster_name,
             config.sending.region_id,

@@ -231,7 +231,7 @@ def test_a_topic_that_does_not_exist_is_named(two_brokers, monkeypatch):
 
 
 def test_a_batch_that_is_too_large_is_told_what_to_do(two_brokers, monkeypatch):
-    monkeypatch.setattr("turbopump.broker.transactions.ledger.send.MOST_OPEN", 20)
+    monkeypatch.setattr("turbopump.broker.transactions.ledger.send.MAX_OPEN", 20)
     with pytest.raises(CannotBeExact, match="maxOffsetsPerTrigger"):
         exactly_once.write(sink(two_brokers), FIRST, 0, arrow(0, 200))
 

@@ -13,11 +13,11 @@ from tests.writers import writer_of
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.produce.kinds import MessageKinds
+from turbopump.broker.produce.kinds import WaitingKinds
 from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler
-from turbopump.broker.produce.targets import SendRules, SendTargets
+from turbopump.broker.produce.targets import BrokerSendRules, SendTargets
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.transactions.half_kind import HalfMessages
 from turbopump.compiled import Twins
@@ -71,11 +71,11 @@ class Bench:
         self.topics.update(Topic("T", 4, 4), {})
         self.topics.update(Topic("Multi", 1, 1, filter_type="MULTI_TAG"), {})
         receipts = Receipts(self.store.log.store_host, "DefaultRegion", True)
-        rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
+        rules = BrokerSendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
         numbers = iter(range(1 << 40))
         self.writer = writer_of(self.store, clock)
         timers = TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000)
-        self.kinds = MessageKinds([DelaySchedule(self.store), timers])
+        self.kinds = WaitingKinds([DelaySchedule(self.store), timers])
         self.targets = SendTargets(self.topics, rules, clock)
         sending = SendHandler(
             self.store,

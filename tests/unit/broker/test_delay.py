@@ -13,7 +13,7 @@ from tests.unit.broker.delay_kit import SCHEDULE, TICK_S, arrived, bodies, resta
 from tests.unit.broker.desk import Desk, in_broker, records, running, with_broker
 
 from turbopump.broker.delay import levels
-from turbopump.broker.delay.levels import BATCH, TURN_BATCHES, DelayedMessages
+from turbopump.broker.delay.levels import BATCH, BATCHES_PER_TURN, DelayedMessages
 from turbopump.broker.delay.pending import QueuePosition
 from turbopump.protocol.bodies import DelayOffsetSerializeWrapper, KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -196,7 +196,7 @@ def test_what_was_delivered_is_not_delivered_again(end: Survival | None, pause_s
 def test_a_stop_before_everything_was_looked_at_again_brings_nothing_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(levels, "LOOKED_AT", 4)  # a turn of a queue of a million
+    monkeypatch.setattr(levels, "ENTRIES_PER_TURN", 4)  # a turn of a queue of a million
 
     async def before(desk: Desk) -> Survival:
         for _ in range(200):
@@ -491,8 +491,8 @@ def test_a_message_that_says_no_destination_keeps_nobody_waiting(caplog: pytest.
 
     with_broker(scenario)
     told = [record.getMessage() for record in caplog.records if "has no destination" in record.getMessage()]
-    assert [line.rpartition(": ")[2] for line in told] == [
-        f"passed over, number {number} since the start" for number in (1, 2, 3)
+    assert [line.partition(": ")[2] for line in told] == [
+        f"it has no destination ({number} skipped since the start)" for number in (1, 2, 3)
     ]
 
 
@@ -509,7 +509,7 @@ def test_a_smaller_limit_of_sizes_does_not_stop_what_was_accepted() -> None:
 
 
 def test_many_that_are_due_leave_others_their_turn() -> None:
-    count = 5 * BATCH * TURN_BATCHES
+    count = 5 * BATCH * BATCHES_PER_TURN
 
     async def before(desk: Desk) -> None:
         await send(desk, b"x")

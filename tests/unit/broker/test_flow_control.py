@@ -8,7 +8,7 @@ from tests.unit.broker.desk import Desk, letters, running
 from tests.unit.broker.flow_control_kit import hold_up
 
 from turbopump.broker.config import WaitLimits
-from turbopump.broker.flow import LIMITS, PATIENT, FlowControl
+from turbopump.broker.flow import LIMITS, PATIENT, RequestWaits
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode
@@ -227,7 +227,7 @@ async def test_a_send_is_refused_while_the_transient_pool_is_empty() -> None:
 )
 @virtual
 async def test_each_kind_of_request_has_its_limit(code: int) -> None:
-    flow = FlowControl(lambda: waits, lambda: False)
+    flow = RequestWaits(lambda: waits, lambda: False)
     waits = WaitLimits()
     limit = getattr(waits, LIMITS.get(code, "admin_ms"))
     written: list[bytes] = []

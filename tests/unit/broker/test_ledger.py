@@ -6,9 +6,9 @@ import pytest
 from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, HalfDecision, step
 from turbopump.broker.transactions.ledger import ledger as books
 from turbopump.broker.transactions.ledger.ledger import (
-    KEPT_SETTLED,
-    LARGEST_ENTRY,
-    PAST_RUNS,
+    MAX_ENTRY_BYTES,
+    MAX_PAST_RUNS,
+    MAX_SETTLED,
     LedgerBooks,
     entry_of,
     owed,
@@ -129,21 +129,21 @@ def test_a_broker_that_is_not_home_notes_where_home_is() -> None:
 
 def test_winners_are_kept_until_their_batch_is_settled_everywhere() -> None:
     ledger = opened()
-    for batch in range(3 * KEPT_SETTLED):
+    for batch in range(3 * MAX_SETTLED):
         decide(ledger, batch, f"t{batch}", brokers=(HOME, "broker-b"))
     book = ledger.books["id"]
-    assert len(book.decided) == 3 * KEPT_SETTLED
+    assert len(book.decided) == 3 * MAX_SETTLED
     assert owed(book) == [HOME, "broker-b"]
-    ledger.settled("id", 2 * KEPT_SETTLED - 1)
-    assert sorted(book.decided) == list(range(KEPT_SETTLED, 3 * KEPT_SETTLED))
+    ledger.settled("id", 2 * MAX_SETTLED - 1)
+    assert sorted(book.decided) == list(range(MAX_SETTLED, 3 * MAX_SETTLED))
     ledger.settled("id", 10**9)
-    assert book.settled == 3 * KEPT_SETTLED - 1
+    assert book.settled == 3 * MAX_SETTLED - 1
     assert owed(book) == []
     assert judged(ledger, 0, "t0") is HalfDecision.ROLLBACK  # nobody: all that had won was committed long ago
 
 
 def test_a_decision_is_refused_while_too_many_are_not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "MOST_UNSETTLED", 2)
+    monkeypatch.setattr(books, "MAX_UNSETTLED", 2)
     ledger = opened()
     decide(ledger, 0, "a", brokers=("broker-b",))
     decide(ledger, 1, "b", brokers=("broker-b",))
@@ -154,12 +154,14 @@ def test_a_decision_is_refused_while_too_many_are_not_settled(monkeypatch: pytes
 
 
 def test_what_is_remembered_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = opened(*(f"r{number}" for number in range(PAST_RUNS + 10)))
-    assert len(ledger.books["id"].past) == PAST_RUNS
+    ledger = opened(*(f"r{number}" for number in range(MAX_PAST_RUNS + 10)))
+    assert len(ledger.books["id"].past) == MAX_PAST_RUNS
     last = ledger.books["id"].run
     with pytest.raises(InvalidParameter):
-        ledger.decide("id", 0, last, LedgerEntry(tuple(f"{n:0255}" for n in range(LARGEST_ENTRY // 255 + 1))))
-    monkeypatch.setattr(books, "MOST_BOOKS", 1)
+        ledger.decide(
+            "id", 0, last, LedgerEntry(tuple(f"{n:0255}" for n in range(MAX_ENTRY_BYTES // 255 + 1)))
+        )
+    monkeypatch.setattr(books, "MAX_BOOKS", 1)
     with pytest.raises(SystemBusy):
         ledger.open("another", "r", HOME)
 
@@ -263,13 +265,13 @@ def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> No
 
 
 def test_expired_books_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "MOST_BOOKS", 1)
+    monkeypatch.setattr(books, "MAX_BOOKS", 1)
     ledger = used(1000)
     with pytest.raises(SystemBusy, match="turbopump transactions forget"):
         ledger.open("other", "r", HOME)
     ledger.apply(ledger.expire("id", 5000))
     assert ledger.open("other", "r", HOME) is not None
-    monkeypatch.setattr(books, "MOST_KNOWN", 1)
+    monkeypatch.setattr(books, "MAX_IDS", 1)
     with pytest.raises(SystemBusy, match="1 with expired ones"):
         ledger.open("other", "r", HOME)
 

@@ -183,7 +183,7 @@ async def test_a_frame_is_stored_whole_or_refused(desk: Desk, changes: dict[str,
     assert await all_of(desk, HALF) == []
 
 
-@pytest.mark.parametrize("bound", ["MOST_OPEN", "MOST_IN_ALL"])
+@pytest.mark.parametrize("bound", ["MAX_OPEN", "MAX_OPEN_IN_ALL"])
 def test_open_half_messages_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, bound, 5)
 
@@ -322,7 +322,7 @@ def test_a_book_that_cannot_be_written_anew_keeps_its_file() -> None:
 
 
 def test_of_calls_that_end_a_part_the_last_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MOST_ENDED", 1)
+    monkeypatch.setattr(requests, "MAX_ENDED", 1)
     rows = [b"%d" % number for number in range(TOGETHER + 100)]
 
     async def scenario(desk: Desk) -> None:

@@ -87,7 +87,7 @@ async def test_what_changed_while_a_write_was_under_way_is_written_next(shelf: S
 async def test_a_disk_that_refuses_is_told_to_who_waits_and_tried_again(shelf: Shelf) -> None:
     shelf.broken = True
     shelf.change()
-    with pytest.raises(SystemFailure, match=r"numbers.json could not be written: .*No space left"):
+    with pytest.raises(SystemFailure, match=r"cannot write numbers.json: .*No space left"):
         await shelf.persisted.settled()
     shelf.broken = False
     await asyncio.sleep(2 * RETRY_S)

@@ -344,7 +344,7 @@ async def test_questions_stop_when_the_decision_comes(desk: Desk) -> None:
 def test_a_decision_that_comes_during_a_round_is_the_end_of_the_questions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turbopump.broker.transactions.checks.SLICE", 1)
+    monkeypatch.setattr("turbopump.broker.transactions.checks.HALVES_PER_TURN", 1)
 
     async def scenario(desk: Desk) -> None:
         """Whoever is asked about the first transaction rolls the last one back."""
@@ -462,14 +462,14 @@ async def test_a_message_that_is_not_there_cannot_be_resumed(desk: Desk) -> None
 def test_9500_what_is_wrong_with_one_transaction_stops_neither_others_nor_the_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain = TransactionChecks._look_at
+    plain = TransactionChecks._check
 
-    def look_at(self: TransactionChecks, half: Any) -> None:
+    def check(self: TransactionChecks, half: Any) -> None:
         if half.root == 0:
             raise RuntimeError("a fault")
         plain(self, half)
 
-    monkeypatch.setattr(TransactionChecks, "_look_at", look_at)
+    monkeypatch.setattr(TransactionChecks, "_check", check)
 
     async def scenario(desk: Desk) -> None:
         await Member(lambda half: COMMIT).join(desk)
@@ -648,7 +648,7 @@ async def test_an_open_transaction_survives_the_file_it_was_in(desk: Desk) -> No
 
 
 def test_a_transaction_far_behind_is_moved_without_being_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turbopump.broker.transactions.checks.FAR_BEHIND", 5000)
+    monkeypatch.setattr("turbopump.broker.transactions.checks.FAR_BEHIND_BYTES", 5000)
 
     async def scenario(desk: Desk) -> None:
         await prepare(desk)

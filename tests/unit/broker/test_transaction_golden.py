@@ -13,7 +13,7 @@ from tests.writers import writer_of
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
-from turbopump.broker.produce.kinds import MessageKinds
+from turbopump.broker.produce.kinds import WaitingKinds
 from turbopump.broker.topics import Topics
 from turbopump.broker.transactions.halves import CheckRules
 from turbopump.broker.transactions.recovery import records, reopen
@@ -52,7 +52,7 @@ class Broker:
             self.store,
             topics,
             offsets,
-            MessageKinds([DelaySchedule(self.store)]),
+            WaitingKinds([DelaySchedule(self.store)]),
             writer,
             lambda: RULES,
             clock,

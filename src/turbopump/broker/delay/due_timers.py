@@ -1,8 +1,8 @@
-"""What is due in the slots up to that of the present, in the order of the milliseconds.
+"""Timers due in the current wheel slot or earlier, in the order of their milliseconds.
 
-In: units of the timer log, as their slot becomes that of the present. Out: those that are due by now. Which
-of them are done is remembered until their slot is over. Memory holds a number for each, and the units
-themselves as long as they are not too many. No clock, no file.
+In: units of the timer log, when their slot becomes the current one. Out: those that are due by now. Which of
+them have fired is remembered until their slot is over. Memory holds one number for each, and the units
+themselves up to `MAX_UNITS_IN_MEMORY`. No clock, no file.
 """
 
 import heapq
@@ -11,35 +11,37 @@ from turbopump.store.timer_log import Unit
 
 PLACE_BITS = 52
 PLACE = (1 << PLACE_BITS) - 1
-KNOWN = 65_536  # units in memory: 20 MiB; what is beyond is read from the timer log again
+MAX_UNITS_IN_MEMORY = 65_536  # 20 MiB; further ones are read from the timer log again
 
 Key = int
-"""The millisecond, and behind it the place in the timer log: these are sorted."""
+"""The due millisecond in the high bits, the place in the timer log in the low ones: sorts by due time."""
 
 
 class DueTimers:
+    """Min-heap of timers due in the current wheel slot or earlier."""
+
     def __init__(self) -> None:
         self._due: list[Key] = []  # a heap
         self._units: dict[int, Unit] = {}
         self.fired: list[int] = []
-        """Places of units that are done, in slots that are not over, or not marked as dead."""
+        """Places of units that have fired and are not marked as dead in the timer log yet."""
         self.recalled: set[bytes] = set()
-        """Keys of messages that are not to be delivered, in these slots."""
+        """Keys of the messages in these slots that were recalled."""
 
     def expect(self, at: int, unit: Unit, due_ms: int) -> None:
         heapq.heappush(self._due, due_ms << PLACE_BITS | at)
-        if len(self._units) < KNOWN:
+        if len(self._units) < MAX_UNITS_IN_MEMORY:
             self._units[at] = unit
 
     def next_ms(self) -> int | None:
-        """When the first of them is due."""
+        """Returns when the first timer is due; None: there is none."""
         return self._due[0] >> PLACE_BITS if self._due else None
 
     def is_due(self, now_ms: int) -> bool:
         return bool(self._due) and self._due[0] >> PLACE_BITS <= now_ms
 
     def take(self) -> tuple[Key, Unit | None]:
-        """The first of them. No unit: it is in the timer log alone."""
+        """Removes and returns the first timer. Without a unit, it has to be read from the timer log."""
         key = heapq.heappop(self._due)
         return key, self._units.pop(key & PLACE, None)
 
@@ -50,16 +52,16 @@ class DueTimers:
         self.fired.append(key & PLACE)
 
     def places(self) -> set[int]:
-        """Of all that still wait."""
+        """Returns the places of all timers that still wait."""
         return {key & PLACE for key in self._due}
 
     def forget(self, places: set[int]) -> None:
-        """Their units are not what they were."""
+        """Drops the cached units at these places, which have changed in the timer log."""
         for at in places:
             self._units.pop(at, None)
 
     def slot_is_over(self) -> None:
-        assert not self._due, "what is due comes before the slot is left"
+        assert not self._due, "timers that are due fire before their slot is left"
         self._units.clear()
         self.fired.clear()
         self.recalled.clear()

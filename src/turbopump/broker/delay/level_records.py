@@ -1,4 +1,4 @@
-"""The forms of a delayed message: as it waits, as it is delivered, as it is written anew to wait on.
+"""The forms of a delayed message: as it waits, as it is delivered, as it is rewritten to go on waiting.
 
 A delayed message waits in SCHEDULE_TOPIC_XXXX, in the queue of its level. REAL_TOPIC and REAL_QID say where
 it belongs, and its entry in the queue carries the time of delivery where others carry the hash of a tag. The
@@ -6,8 +6,8 @@ copy that is delivered has the same properties, as Apache's has.
 
 Both kinds of copy name the record that they were made of, in the field that a committed transaction uses for
 its half message: as a negative number, since the transactions' are positive. After a crash this tells which
-messages were delivered. Apache writes 0 there, and nobody reads it. When a message is due is the subject of
-`delay.py`.
+messages were delivered. Apache writes 0 there, and no client reads it. Deciding when a message is due is the
+subject of `levels.py`.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,8 @@ class DelaySchedule:
     ) -> tuple[ConsumeQueue, int]:
         """Changes the properties to those of a message that waits. Returns its queue and its delay in ms."""
         level = min(level, len(self._levels))
-        for name in (*TIMERS, DELIVER_AT):  # the level counts, as in Apache; and nobody gives himself a time
+        # The level counts, as in Apache, and a sender cannot set the time of delivery itself.
+        for name in (*TIMERS, DELIVER_AT):
             pairs.pop(name, None)
         pairs[properties.DELAY] = str(level)
         pairs[properties.REAL_TOPIC] = topic
@@ -88,26 +89,27 @@ class DelaySchedule:
 
 
 def delay_level(pairs: dict[str, str]) -> int:
-    """What a message asks for: a level from 1 on, or none (0 and below). Levels may be beyond the last."""
+    """Returns the delay level that a message asks for; 0 and below: none. It may be beyond the last level."""
     text = pairs.get(properties.DELAY)
     if text is None:
         return 0
     level = properties.number(text)
     if level is None:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"the delay level is no number: {text[:40]!r}")
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the delay level must be a number, got {text[:40]!r}")
     return level
 
 
 def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
-    """Topic and queue to which a message belongs that waits, delayed or for the end of its transaction; None
-    when it does not say, or in a wrong way.
+    """Returns the topic and queue of a message that waits, delayed or for the end of its transaction.
+
+    None when its properties name none, or name them wrongly.
     """
     packed = record.properties
     return place_named(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID), topics)
 
 
 def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
-    """The same by what it says."""
+    """Returns the topic and queue named by these property values; None when they name none."""
     found = _place(topic_name, queue)
     if found is None:
         return None
@@ -116,7 +118,8 @@ def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, i
     if name in (HALF_TOPIC, OP_HALF_TOPIC) or (topic is None and not is_valid(name)):
         return None
     if topic is not None and queue_id >= topic.read_queues > 0:
-        queue_id %= topic.read_queues  # the topic has fewer now: where it belongs, nobody would see it
+        # The topic has fewer queues now: no consumer would see the message in its own.
+        queue_id %= topic.read_queues
     return name, queue_id
 
 
@@ -129,20 +132,20 @@ def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
-    """The message, for those who consume it."""
+    """Returns the copy that consumers read."""
     return copy_of(record, queue, properties.without(record.properties, _DELIVER_AT))
 
 
 def copy_of(record: Record, queue: ConsumeQueue, packed: bytes) -> Draft:
-    """The message with these properties, in this queue."""
+    """Returns a copy of the message for this queue, with these properties."""
     return _copy(record, queue, packed, _tags_code(find(packed, _TAGS)))
 
 
-def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
-    """The message, to go on waiting in its queue: the record is about to be deleted.
+def rewritten(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
+    """Returns a copy that goes on waiting in the same queue, because the record is about to be deleted.
 
-    Its time is in the queue, and in a property for the day when the queue has to be made anew. Where there is
-    no room for that, such a day would make the message late.
+    Its time of delivery is in the queue entry, and in a property in case the queue has to be rebuilt. If the
+    property does not fit, rebuilding the queue makes the message late.
     """
     packed = record.properties
     if not find(packed, _DELIVER_AT):
@@ -153,13 +156,15 @@ def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
 
 
 def origin(named: int) -> int | None:
-    """Of which record a copy was made, from the number in its field; None when it is no such copy."""
+    """Returns the log offset of the original, from the field of its copy; None when it is no such copy."""
     return ~named if named < 0 else None
 
 
 def copied(record: Record, queue: ConsumeQueue, pairs: dict[str, str]) -> Draft:
-    """A message that goes to another queue, with these properties. All else is its own, but for the host that
-    it was stored at and the record that it was made of: who copies says so where that is to be kept.
+    """Returns a copy for another queue, with these properties.
+
+    All else is unchanged, except the store host and the reference to the original: a caller that wants to
+    keep them sets them.
     """
     tag = pairs.get(properties.TAGS)
     return Draft(

@@ -1,4 +1,4 @@
-"""Delayed messages: each is delivered when its time has come, once, also across restarts and crashes.
+"""Delivers delayed messages: each when its delay is over, once, also across restarts and crashes.
 
 In: the queues of SCHEDULE_TOPIC_XXXX, which `level_records.py` fills, and the time. Out: copies in the topics
 where the messages belong, many in one append, in short turns between other work. `pending.py` knows what
@@ -9,8 +9,8 @@ on the medium. With it goes where the log ended at that moment. After a crash th
 every copy names its original, so what was delivered since is known as well, and nothing is delivered twice.
 Apache forgets it, and delivers those ten seconds again. Only a copy that the crash took is made again.
 
-Before the store deletes a file of the log, what still waits in it is written anew, at the end of its queue
-and with its old time of delivery.
+Before the store deletes a file of the log, the messages that still wait in it are rewritten, at the end of
+their queue and with their old time of delivery.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Workers
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.queue_ext import is_address
@@ -45,27 +46,27 @@ FILE = "delayOffset.json"
 MAX_FILE_BYTES = 64 << 20
 
 TICK_S = 0.1  # the most that a message may be late on an idle machine
-LEAST_PAUSE_S = 0.01  # what falls due within it is delivered together
-LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep ...
-LONGEST_PAUSE_NEVER_SET_S = 86_400.0  # ... but a clock of tests is not
-FETCHED_AFTER_MS = 10  # messages that are not in memory
-AGAIN_AFTER_MS = 10_000  # a run that cannot be worked off
+MIN_PAUSE_S = 0.01  # messages that fall due within it are delivered together
+MAX_PAUSE_S = 1.0  # the wall clock may be set during the pause ...
+MAX_PAUSE_NEVER_SET_S = 86_400.0  # ... but the clock of a test is not
+FETCHED_AFTER_MS = 10  # for messages that are read from disk first
+RETRY_MS = 10_000  # for a run whose messages cannot be delivered
 
 BATCH = 128  # messages of one append ...
 BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
-TURN_S = 0.005  # then others have their turn
-TURN_BATCHES = 4
-LOOKED_AT = 4096  # entries of a queue in one turn: 1 ms
-READ_BACK = 4096  # records of the log in one turn: 3 ms
-LOST_LINES = 20  # a minute, about messages that are passed over
-REWRITING_PAUSE_S = 60.0  # after a file that was mostly delayed messages was written anew
+TURN_S = 0.005  # then the event loop serves others
+BATCHES_PER_TURN = 4
+ENTRIES_PER_TURN = 4096  # of the queues: 1 ms
+RECORDS_PER_TURN = 4096  # of the log: 3 ms
+LOST_LINES_PER_MINUTE = 20  # in the log, about skipped messages
+REWRITE_PAUSE_S = 60.0  # after rewriting a file that held mostly delayed messages
 
 Append = Callable[[list[Draft]], list[Appended]]
 Save = Callable[[str, bytes], None]
 
 
 class DelayFile(msgspec.Struct, omit_defaults=True):
-    """delayOffset.json as 4.9 and 5.x read it, and what we need beyond it."""
+    """delayOffset.json as Apache 4.9 and 5.x read it, with two fields of our own."""
 
     offsetTable: dict[int, int]  # noqa: N815 - the file's spelling; level -> everything before is done
     dataVersion: DataVersion | None = None  # noqa: N815
@@ -78,6 +79,8 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
 
 
 class DelayedMessages:
+    """Delivers the messages of all delay levels, and saves which are delivered."""
+
     def __init__(
         self,
         store: Storage,
@@ -94,7 +97,7 @@ class DelayedMessages:
         self._save = save
         self._workers = workers
         self._clock = clock
-        self._longest_pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(clock, NeverSet) else LONGEST_PAUSE_S
+        self._max_pause_s = MAX_PAUSE_NEVER_SET_S if isinstance(clock, NeverSet) else MAX_PAUSE_S
         self._pending = PendingDelays()
         self._queues: dict[int, ConsumeQueue] = {}
         self._file: DelayFile | None = None
@@ -102,11 +105,12 @@ class DelayedMessages:
         self._version = 0
         self._is_ready = False
         self._pacing = TurnPacer(store, writer.acknowledgement)
-        self._no_rewriting_before = 0.0
+        self._no_rewrite_before = 0.0
         self._fetching: dict[DueRun, asyncio.Task[None]] = {}
+        self._tasks = Tasks(log)
         self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
         self._passed_over = 0
-        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES)
+        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES_PER_MINUTE)
 
     def routes(self) -> Routes:
         return {RequestCode.GET_ALL_DELAY_OFFSET: Route(None, self.offsets)}
@@ -117,7 +121,7 @@ class DelayedMessages:
         return Answer(body=DelayOffsetSerializeWrapper(dataVersion=version, offsetTable=table).encode())
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """Level -> the first offset that waits, the end of the queue."""
+        """Returns by level the first offset that waits and the end of the queue."""
         return {
             queue_id + 1: (self._pending.position(queue_id).first, queue.max_offset)
             for queue_id, queue in sorted(self._queues.items())
@@ -126,7 +130,7 @@ class DelayedMessages:
     # life
 
     def load(self, data: bytes) -> int:
-        """Takes a delayOffset.json; returns of how many levels it knows."""
+        """Reads delayOffset.json. Returns the number of levels in it."""
         file = msgspec.json.decode(dialect.standard(data, MAX_FILE_BYTES), type=DelayFile)
         for level in file.waiting:
             file.position(level)
@@ -135,7 +139,7 @@ class DelayedMessages:
         return len(file.offsetTable)
 
     def open(self) -> None:
-        """The queues that are there. Others come by `postponed`."""
+        """Takes the queues that exist. Later ones are added by `postponed`."""
         for queue in self._store.queues.of(names.SCHEDULE_TOPIC):
             self._add(queue, self._written_down(queue))
 
@@ -147,47 +151,47 @@ class DelayedMessages:
         while True:
             try:
                 pause_s = self.turn()
-            except Exception as error:  # a queue that cannot be read, or a fault of ours: others go on
-                words = "Queues of delayed messages cannot be looked at, will try again"
-                self._trouble.log(self._clock.monotonic(), words, exc_info=error)
-                pause_s = LONGEST_PAUSE_S
+            except Exception as error:  # an unreadable queue or a defect: the loop must go on
+                words = "Cannot read the delay queues; retrying in %d s"
+                self._trouble.log(self._clock.monotonic(), words, MAX_PAUSE_S, exc_info=error)
+                pause_s = MAX_PAUSE_S
             await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
-        """Writes down what is done, at once when that is known, then every so often."""
+        """Saves which messages are delivered: once when that is known, then every `interval_s`."""
         while not self._is_ready:
             await self._clock.sleep(TICK_S)
         while True:
             try:
                 await self.save()
             except OSError as error:
-                log.error("%s cannot be written, will try again: %s", FILE, error)
+                log.error("Cannot write %s; retrying in %d s: %s", FILE, interval_s, error)
             await self._clock.sleep(interval_s)
 
     async def close(self) -> None:
-        """After `run` and `keep` have ended."""
-        for task in self._fetching.values():
-            task.cancel()
+        """Saves a last time. Called after `run` and `keep` have ended."""
+        await self._tasks.close()
         self._is_ready, was_ready = False, self._is_ready
         if was_ready:
             try:
                 await self.save()
             except OSError as error:
-                log.error("%s could not be written: %s", FILE, error)
+                log.error("Cannot write %s: %s", FILE, error)
 
     def postponed(self, queue: ConsumeQueue) -> None:
-        """A delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
-        if self._queues.get(queue.queue_id) is not queue:  # a new one: what is written down is not of it
+        """Notes that a delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
+        # A new queue of this number: the saved position belongs to the one before it.
+        if self._queues.get(queue.queue_id) is not queue:
             self._add(queue, QueuePosition(0))
         self._pacing.wake_within(TICK_S)
 
     # delivering
 
     def turn(self) -> float:
-        """Does some of what there is to do. How long it can wait then; 0: there is more."""
+        """Reads new entries and delivers some messages. Returns how long to pause; 0: there is more to do."""
         is_behind = self._look()
         began = self._clock.monotonic()
-        for _ in range(TURN_BATCHES):
+        for _ in range(BATCHES_PER_TURN):
             now_ms = self._clock.now_ms()
             run = self._pending.due(now_ms)
             if run is None:
@@ -199,16 +203,16 @@ class DelayedMessages:
         return 0.0
 
     def _until_next(self, now_ms: int) -> float:
-        pause_s = self._longest_pause_s
+        pause_s = self._max_pause_s
         next_due_ms = self._pending.next_due_ms
         if next_due_ms is not None:
-            pause_s = min(pause_s, max((next_due_ms - now_ms) / 1000, LEAST_PAUSE_S))
+            pause_s = min(pause_s, max((next_due_ms - now_ms) / 1000, MIN_PAUSE_S))
         if any(queue.next_offset > queue.max_offset for queue in self._queues.values()):
-            pause_s = min(pause_s, TICK_S)  # they wait for a sync
+            pause_s = min(pause_s, TICK_S)  # entries appear after the next sync
         return pause_s
 
     async def _look_through(self) -> None:
-        """Only then may be written down what waits: it leaves out what was found to be done."""
+        """Reads all entries. Only then may positions be saved: they leave out delivered messages."""
         is_behind = True
         while is_behind:
             is_behind = self._look()
@@ -216,8 +220,8 @@ class DelayedMessages:
         self._pending.forget_done()
 
     def _look(self) -> bool:
-        """Takes note of new entries, some in each turn. Whether there are more."""
-        left = LOOKED_AT
+        """Reads up to `ENTRIES_PER_TURN` new entries. Returns whether there are more."""
+        left = ENTRIES_PER_TURN
         for queue_id, queue in self._queues.items():
             while (wanted := self._pending.wanted(queue_id, queue.max_offset)) is not None:
                 begin, end = wanted
@@ -231,7 +235,7 @@ class DelayedMessages:
         return False
 
     def _work_off(self, run: DueRun, now_ms: int) -> bool:
-        """Delivers what is due of a run, as much as one append should hold. False: nothing is accepted."""
+        """Delivers the due messages of a run, at most one append. False: the store accepts nothing now."""
         try:
             due, next_due_ms = self._due_of(run, now_ms)
             if not self._in_memory(run, due):
@@ -239,20 +243,20 @@ class DelayedMessages:
                 return True
             self._deliver([draft for at, size, _ in due if (draft := self._copy(at, size)) is not None])
         except Refused as refused:
-            words = "Delayed messages cannot be delivered, will try again: %s"
-            self._trouble.log(self._clock.monotonic(), words, refused.remark)
+            words = "Cannot deliver delayed messages; retrying in %.1f s: %s"
+            self._trouble.log(self._clock.monotonic(), words, TICK_S, refused.remark)
             return False
-        except Exception as error:  # whatever is wrong with this one: others must not wait behind it
-            words = "Delayed messages of level %d from %d on cannot be delivered, will try again"
+        except Exception as error:  # whatever is wrong with this run, the others must not wait behind it
+            words = "Cannot deliver delayed messages of level %d from offset %d on; retrying in %d s"
             now = self._clock.monotonic()
-            self._trouble.log(now, words, run.queue_id + 1, run.at, exc_info=error)
-            self._pending.put_off(run, now_ms + AGAIN_AFTER_MS)
+            self._trouble.log(now, words, run.queue_id + 1, run.at, RETRY_MS // 1000, exc_info=error)
+            self._pending.put_off(run, now_ms + RETRY_MS)
             return True
         self._pending.done(run, len(due), next_due_ms)
         return True
 
     def _due_of(self, run: DueRun, now_ms: int) -> tuple[list[Entry], int]:
-        """The first entries of a run that are due, and when the one after them is."""
+        """Returns the first entries of a run that are due, and when the entry after them is due."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         size = 0
@@ -269,7 +273,7 @@ class DelayedMessages:
         return entries, following[0][2]
 
     def _in_memory(self, run: DueRun, due: list[Entry]) -> bool:
-        """Whether nobody has to wait for the disk. If not, they are fetched beside the loop, once."""
+        """Returns whether the records are in memory. If not, starts to read them in a worker thread, once."""
         fetching = self._fetching.get(run)
         if fetching is not None:
             if fetching.done():
@@ -278,25 +282,25 @@ class DelayedMessages:
         places = self._store.reader.missing([(at, size) for at, size, _ in due])
         if places:
             self._fetching = {run: task for run, task in self._fetching.items() if run}
-            self._fetching[run] = asyncio.create_task(self._fetch(places))
+            self._fetching[run] = self._tasks.start(self._fetch(places), name="read delayed messages")
         return not places
 
     async def _fetch(self, places: list[tuple[str, int, int]]) -> None:
-        with contextlib.suppress(OSError):  # who reads them next will see it
+        with contextlib.suppress(OSError):  # the next reader of the record meets the same error
             if places:
                 await self._store.reader.fetch(places)
             else:
                 await asyncio.sleep(0)
 
     def _entries(self, queue: ConsumeQueue, begin: int, end: int) -> list[Entry]:
-        """As many as lie in one file."""
+        """Returns the entries from `begin` to before `end`, as far as they lie in one file."""
         entries: list[Entry] = list(ENTRY.iter_unpack(queue.units(begin, end - begin)))
         if any(due_ms < 0 for _, _, due_ms in entries):
             entries = [(at, size, self._due_ms(queue, at, stored)) for at, size, stored in entries]
         return entries
 
     def _due_ms(self, queue: ConsumeQueue, at: int, stored: int) -> int:
-        """The time of delivery may be in an extension of the queue, which Apache's brokers can write."""
+        """Returns the time of delivery, which Apache's brokers may keep in an extension of the queue."""
         if not is_address(stored):
             return stored
         due_ms = queue.tags_code(stored)
@@ -318,7 +322,7 @@ class DelayedMessages:
 
     def _record(self, at: int, size: int) -> Record | None:
         if size == BLANK_SIZE or at < self._store.log.min_offset:
-            return None  # the log has no such message, or has it no more
+            return None  # never in the log, or deleted from it
         record = self._store.log.look_up(at)
         if record is None or record.size != size:
             self._pass_over(at, "cannot be read")
@@ -327,7 +331,7 @@ class DelayedMessages:
 
     def _pass_over(self, at: int | None, why: str) -> None:
         self._passed_over += 1
-        words = "The delayed message at %s of the log %s: passed over, number %d since the start"
+        words = "Skipping the delayed message at log offset %s: it %s (%d skipped since the start)"
         self._lost.log(self._clock.monotonic(), words, at, why, self._passed_over)
 
     def _target(self, record: Record) -> ConsumeQueue | None:
@@ -344,12 +348,12 @@ class DelayedMessages:
                     self._deliver([draft])
                 return
             origin = level_records.origin(drafts[0].prepared_transaction_offset)
-            self._pass_over(origin, f"can be stored no more ({refused.remark})")
+            self._pass_over(origin, f"cannot be stored any more ({refused.remark})")
 
-    # files of the log that go
+    # before a file of the log is deleted
 
     async def rescue(self, below: int) -> bool:
-        """The log is about to lose what lies below. True: nothing there is needed any more."""
+        """Rewrites waiting messages below an offset, before the log deletes them. True: none is left."""
         if not self._is_ready:
             return False
         is_behind = True
@@ -359,21 +363,22 @@ class DelayedMessages:
         size = 0
         try:
             for run in self._pending.runs():
-                while doomed := self._doomed(run, below):
-                    await self._fetch(self._store.reader.missing([(at, length) for at, length, _ in doomed]))
-                    size += self._write_anew(run, self._doomed(run, below))  # some may be delivered by now
+                while entries := self._first_below(run, below):
+                    await self._fetch(self._store.reader.missing([(at, length) for at, length, _ in entries]))
+                    # Asked again: some may have been delivered during the read.
+                    size += self._rewrite(run, self._first_below(run, below))
         except Refused as refused:
-            words = "Delayed messages cannot be written anew, so their file is not deleted: %s"
+            words = "Cannot rewrite delayed messages; keeping their file of the log: %s"
             self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         if size:
-            log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)
+            log.info("Rewrote delayed messages before their file is deleted: %d bytes", size)
         if size > self._store.config.commit_log_file_size // 2:
-            self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
+            self._no_rewrite_before = self._clock.monotonic() + REWRITE_PAUSE_S
         return await self._writer.acknowledgement.on_disk(self._store.log.end)
 
-    def _doomed(self, run: DueRun, below: int) -> list[Entry]:
-        """The first of a run, as many as one append should hold, if they lie below."""
+    def _first_below(self, run: DueRun, below: int) -> list[Entry]:
+        """Returns the first entries of a run whose records lie below an offset, at most one append."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         count = size = 0
@@ -382,26 +387,26 @@ class DelayedMessages:
             count += 1
         return entries[:count]
 
-    def _write_anew(self, run: DueRun, doomed: list[Entry]) -> int:
-        """How many bytes that makes."""
-        if not doomed:
+    def _rewrite(self, run: DueRun, moved: list[Entry]) -> int:
+        """Appends copies that go on waiting. Returns the number of bytes."""
+        if not moved:
             return 0
-        if self._clock.monotonic() < self._no_rewriting_before:
-            raise SystemBusy("a file full of them was written anew a moment ago")
-        queue, after = self._queues[run.queue_id], run.at + len(doomed)
-        found = [(self._record(at, length), due_ms) for at, length, due_ms in doomed]
+        if self._clock.monotonic() < self._no_rewrite_before:
+            raise SystemBusy("a file full of them was rewritten less than a minute ago")
+        queue, after = self._queues[run.queue_id], run.at + len(moved)
+        found = [(self._record(at, length), due_ms) for at, length, due_ms in moved]
         readable = [(record, due_ms) for record, due_ms in found if record is not None]
         if readable:
-            drafts = [level_records.written_anew(record, queue, due_ms) for record, due_ms in readable]
+            drafts = [level_records.rewritten(record, queue, due_ms) for record, due_ms in readable]
             self._store.log.rewrite(drafts)
         following = self._entries(queue, after, after + 1)
-        self._pending.done(run, len(doomed), following[0][2] if following else 0)
+        self._pending.done(run, len(moved), following[0][2] if following else 0)
         return sum(record.size for record, _ in readable)
 
-    # what is written down
+    # the file
 
     async def save(self) -> None:
-        """Raises OSError. Nothing is written that a crash could prove wrong."""
+        """Writes delayOffset.json, after the copies that it counts are on disk. Raises OSError."""
         log_end, positions = self._store.log.end, self._pending.positions()
         if not positions or (positions, log_end) == self._saved:
             return
@@ -425,11 +430,11 @@ class DelayedMessages:
         return msgspec.json.format(msgspec.json.encode(file), indent=1)
 
     async def _look_back(self) -> None:
-        """Reads in the log what was delivered after the file was written."""
+        """Finds in the log the messages that were delivered after the file was written."""
         at, end = self._unaccounted_from(), self._store.log.committed
         found = 0
         while at < end:
-            named, at = self._store.log.references(at, READ_BACK)
+            named, at = self._store.log.references(at, RECORDS_PER_TURN)
             done = [origin for number in named if (origin := level_records.origin(number)) is not None]
             self._pending.were_done(done)
             found += len(done)
@@ -438,15 +443,17 @@ class DelayedMessages:
             log.info("%d delayed messages were delivered after %s was written", found, FILE)
 
     def _unaccounted_from(self) -> int:
-        """Where in the log the first copy can be that the file does not know of."""
-        if self._file is not None:  # Apache's file does not say, and its copies name no original
+        """Returns the log offset of the first copy that the file may not know of."""
+        if self._file is not None:  # Apache's file has no offset, and its copies name no original
             return self._store.log.end if self._file.logOffset is None else self._file.logOffset
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
         return min((first[0] for first in firsts if first is not None), default=self._store.log.end)
 
     def _written_down(self, queue: ConsumeQueue) -> QueuePosition:
-        """What the file says of a queue. It knows nothing of messages that were stored after it was written,
-        whatever their number: a queue whose messages all had been deleted may have begun anew in a crash.
+        """Returns the saved position of a queue.
+
+        The file knows nothing of messages that were stored after it was written, whatever their number: a
+        queue whose messages were all deleted may have started again at 0 after a crash.
         """
         if self._file is None:
             return QueuePosition(0)

@@ -1,6 +1,6 @@
-"""Between two turns of work in the background: a pause that can be cut short, and a bound on unsynced bytes.
+"""Pauses between two turns of background work: they can be cut short, and they bound the unsynced bytes.
 
-In: how long there is nothing to do. Out: the next turn may begin. What the work is, is not known here.
+In: how long there is nothing to do. Out: the next turn may begin. The work itself is not known here.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ MAX_UNSAFE = 64 << 20  # bytes that were appended and are not safe yet, so that 
 
 
 class TurnPacer:
-    """Pauses between two turns of work in the background."""
+    """Pauses between two turns of background work, until new work arrives or the time is over."""
 
     def __init__(self, store: Storage, acknowledgement: Acknowledgement) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class TurnPacer:
         self._wakes_at = 0.0
 
     async def rest(self, seconds: float) -> None:
-        """0: only others have their turn."""
+        """Pauses for at most `seconds`; 0: lets other tasks run once."""
         if seconds:
             await self._sleep(seconds)
         else:
@@ -31,7 +31,7 @@ class TurnPacer:
             await self._acknowledgement.safe(self._store.log.end)
 
     def wake_within(self, seconds: float) -> None:
-        """There is news: who rests does not rest longer than this."""
+        """Shortens the current pause to at most `seconds`, because there is new work."""
         if self._timer is not None and self._wakes_at > asyncio.get_running_loop().time() + seconds:
             self._timer.cancel()
             self._wake_after(seconds)

@@ -1,4 +1,4 @@
-"""Builds what delays messages: delay levels, and timers with a time of their own."""
+"""Builds the delay of messages: delay levels, and timers with a time of their own."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from turbopump.protocol.permissions import WRITE
 
 @dataclass(kw_only=True)
 class DelayPart(Part):
+    """The objects that other parts use for delayed messages."""
+
     schedule: DelaySchedule
     intake: TimerIntake
     levels: DelayedMessages
@@ -22,7 +24,7 @@ class DelayPart(Part):
 
 
 async def build(context: Context) -> DelayPart:
-    """Messages that wait are known before anybody is served; retention keeps the files that they need."""
+    """Builds the part. Waiting messages are known before clients are served; retention keeps their files."""
     config, store = context.config(), context.store
     schedule = DelaySchedule(store)
     levels = DelayedMessages(

@@ -1,13 +1,13 @@
 """Which delayed messages wait, and which of them are due: a state machine without a clock and without a disk.
 
-In: the entries of the queues of SCHEDULE_TOPIC_XXXX as they appear, and word of those that are done. Out:
-what to read next, what is due, and what to write down about it.
+In: the entries of the queues of SCHEDULE_TOPIC_XXXX as they appear, and which of them are done. Out: what to
+read next, what is due, and which positions to save.
 
 The entries of a queue are in the order of the log. As long as a level has one delay that is the order of
-delivery too, and one place in the queue says it all. It is not when the delay of a level was changed, when a
-message was written anew before its file was deleted, or when the clock was set back: then the queue falls
-into runs, each in the order of delivery, and each is worked off by itself. So nothing waits behind a message
-that is due later, and memory goes with the number of runs, not of messages.
+delivery too, and one offset describes the queue. It is not when the delay of a level was changed, when a
+message was rewritten before its file was deleted, or when the clock was set back: then the queue falls into
+runs, each in the order of delivery, and each is delivered by itself. So no message waits behind one that is
+due later, and memory grows with the number of runs, not of messages.
 
     queue    0 1 2 3 4 5 6 7 8 9          due at   10 20 30 40 | 25 35 45 | 41 42 43
     runs     0-3, 4-6, 7-9                at time 41, done are 0-3, 4-5 and 7: two runs wait, 6 and 8-9
@@ -24,20 +24,20 @@ Entry = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """What of a queue waits: the entries in `ranges`, and all from `rest` on."""
+    """The part of a queue that waits: the entries in `ranges`, and all from `rest` on."""
 
     rest: int
     ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def first(self) -> int:
-        """Everything before is done: all that Apache keeps of a queue."""
+        """The offset before which everything is done: all that Apache keeps of a queue."""
         return self.ranges[0][0] if self.ranges else self.rest
 
 
 @dataclass(eq=False, slots=True)
 class DueRun:
-    """Neighbours in a queue, from `at` to before `end`, each due no earlier than the one before."""
+    """Adjacent entries of a queue, from `at` to before `end`, each due no earlier than the one before."""
 
     queue_id: int
     at: int
@@ -51,13 +51,15 @@ class DueRun:
 
 @dataclass(slots=True)
 class _Queue:
-    unread: deque[tuple[int, int]]  # ranges that waited when they were written down, not looked at since
-    rest: int  # everything before was looked at, or is unread, or is done
+    unread: deque[tuple[int, int]]  # ranges of the saved position that were not read since
+    rest: int  # everything before was read, is in `unread`, or is done
     last: DueRun | None = None
     runs: dict[DueRun, None] = field(default_factory=dict)
 
 
 class PendingDelays:
+    """The runs of waiting messages of all delay levels, ordered by when their first message is due."""
+
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
         self._heads: list[tuple[int, int, int, DueRun]] = []  # a heap: due, number, place, run
@@ -67,35 +69,39 @@ class PendingDelays:
     # what happens
 
     def resume(self, queue_id: int, position: QueuePosition, low: int, high: int) -> None:
-        """A queue as it was left, which has entries from `low` to before `high` now. One that was known is
-        forgotten: it was deleted and made again.
+        """Adds a queue at its saved position. It has entries from `low` to before `high` now.
+
+        A queue of the same number that was added before is dropped: it was deleted and created again.
         """
         for run in self._queues[queue_id].runs if queue_id in self._queues else ():
-            run.at = run.end
+            run.at = run.end  # empty: `_head` drops it from the heap
         ranges = ((max(begin, low), min(end, high)) for begin, end in position.ranges)
         unread = deque((begin, end) for begin, end in ranges if begin < end)
         self._queues[queue_id] = _Queue(unread, min(max(position.rest, low), high))
 
     def were_done(self, log_offsets: Iterable[int]) -> None:
-        """Messages that turn out to be delivered, or written anew, after that was written down."""
+        """Notes messages that were delivered or rewritten after the position was saved."""
         self._done.update(log_offsets)
 
     def forget_done(self) -> None:
-        """Everything was looked at: what is left of them is long gone."""
+        """Drops the rest of `were_done`, when all entries were read: those messages are deleted."""
         self._done.clear()
 
     def saw(self, queue_id: int, offset: int, entries: Iterable[Entry]) -> None:
-        """The entries from `offset` on, which was the first of `wanted`."""
+        """Takes the entries from `offset` on, which was the begin of `wanted`, and sorts them into runs."""
         queue = self._queues[queue_id]
         run = queue.last
         for physical, _, due_ms in entries:
             if physical in self._done:
+                # Delivered before a crash: the run ends here, since runs have no gaps.
                 self._done.discard(physical)
                 run = None
             elif run is not None and run.end == offset and due_ms >= run.last_due_ms:
+                # The run grows in place. Its key in the heap, the time of its first entry, stays valid.
                 run.end = offset + 1
                 run.last_due_ms = due_ms
             else:
+                # The first entry, one after a gap, or one due earlier than its neighbour: a new run.
                 run = DueRun(queue_id, offset, offset + 1, due_ms, due_ms)
                 queue.runs[run] = None
                 self._push(run)
@@ -104,8 +110,9 @@ class PendingDelays:
         self._looked_at(queue, offset)
 
     def done(self, run: DueRun, count: int, next_due_ms: int) -> None:
-        """The first `count` (at least one) of a run are delivered, written anew or gone. `next_due_ms`: when
-        the one after them is due, if there is one.
+        """Removes the first `count` (at least one) entries of a run: delivered, rewritten or deleted.
+
+        `next_due_ms`: when the entry after them is due, if there is one.
         """
         queue = self._queues[run.queue_id]
         run.at += count
@@ -114,25 +121,26 @@ class PendingDelays:
             self._push(run)
             return
         del queue.runs[run]
+        # A finished run must not grow: it is no longer in the heap.
         if queue.last is run:
             queue.last = None
 
     def put_off(self, run: DueRun, due_ms: int) -> None:
-        """The first of a run is not to be delivered before."""
+        """Postpones the first entry of a run to `due_ms`."""
         run.due_ms = due_ms
         self._push(run)
 
     # what is to do
 
     def wanted(self, queue_id: int, high: int) -> tuple[int, int] | None:
-        """From where on and up to where entries have to be looked at, when the queue ends at `high`."""
+        """Returns the next range of entries to read, when the queue ends at `high`; None: all were read."""
         queue = self._queues[queue_id]
         if queue.unread:
             return queue.unread[0]
         return (queue.rest, high) if queue.rest < high else None
 
     def due(self, now_ms: int) -> DueRun | None:
-        """The run whose first message has waited longest beyond its time; None when no message is due."""
+        """Returns the run whose first message is most overdue; None when no message is due."""
         run = self._head()
         return run if run is not None and run.due_ms <= now_ms else None
 
@@ -142,14 +150,14 @@ class PendingDelays:
         return None if run is None else run.due_ms
 
     def runs(self) -> Iterator[DueRun]:
-        """All of them; they may be worked off meanwhile."""
+        """Yields all runs. They may be delivered between two of them."""
         for queue in list(self._queues.values()):
             yield from list(queue.runs)
 
     # what is known
 
     def position(self, queue_id: int) -> QueuePosition:
-        """What waits in a queue, in as few words as possible."""
+        """Returns which entries of a queue wait, as few ranges as possible."""
         queue = self._queues[queue_id]
         ranges: list[tuple[int, int]] = []
         for begin, end in sorted([*((run.at, run.end) for run in queue.runs), *queue.unread]):
@@ -177,6 +185,8 @@ class PendingDelays:
 
     def _push(self, run: DueRun) -> None:
         self._number += 1
+        # A run may be in the heap several times; `_head` accepts only the entry that matches it. The number
+        # keeps equal times in order, and keeps runs from being compared.
         heapq.heappush(self._heads, (run.due_ms, self._number, run.at, run))
 
     def _head(self) -> DueRun | None:
@@ -185,5 +195,5 @@ class PendingDelays:
             due_ms, _, at, run = heads[0]
             if run.at == at and run.due_ms == due_ms and run:
                 return run
-            heapq.heappop(heads)  # worked off, moved on or put off since
+            heapq.heappop(heads)  # stale: finished, advanced or postponed since
         return None

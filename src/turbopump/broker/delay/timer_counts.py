@@ -1,7 +1,7 @@
-"""How many timed messages wait, have begun to and have gone, by topic, and how many a second.
+"""Counts of timed messages by topic: waiting, entered and left, and their rates per second.
 
-Units of the timer log know the hash of their topic, so nothing has to be read to count them. What becomes of
-a message is never decided here.
+Units of the timer log hold the hash of their topic, so no message has to be read to be counted. Nothing is
+decided about a message here.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from turbopump.store.timer_log import Unit
 
 @dataclass(frozen=True, slots=True)
 class TimerProgress:
-    """How many wait, how late the latest is, how many of the queue are not in the wheel yet, and rates."""
+    """Waiting timers, lateness of the first, messages not in the wheel yet, and rates per second."""
 
     waiting: int = 0
     behind_ms: int = 0
@@ -26,9 +26,11 @@ class TimerProgress:
 
 
 class TimerCounts:
+    """Counts timed messages as they enter and leave the wheel."""
+
     def __init__(self, topics: Topics) -> None:
-        self.waiting: Counter[int] = Counter()  # these three by the hash of the topic
-        self._entered: Counter[int] = Counter()  # since the start, also those that were put again to wait on
+        self.waiting: Counter[int] = Counter()  # this and the next two by the hash of the topic
+        self._entered: Counter[int] = Counter()  # since the start, including those put into the queue again
         self._left: Counter[int] = Counter()
         self.taken_in = self.given_out = 0
         self._topics = topics
@@ -54,7 +56,7 @@ class TimerCounts:
         return self._by_topic(self._left)
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Taken in and given out a second, over the time between two questions, at least one second apart."""
+        """Returns messages taken in and given out per second since the last call, at least one second ago."""
         seconds = now - self._asked_at
         if seconds >= 1.0:
             counts = self.taken_in, self.given_out

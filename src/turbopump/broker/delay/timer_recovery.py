@@ -22,9 +22,9 @@ from turbopump.store.timer_check import TimerCheck
 from turbopump.store.timer_log import DEAD, RECALL, UNIT_SIZE, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot
 
-READ_BACK = 4096  # records of the log in one turn: 3 ms
-MOST_AHEAD_MS = 2 * 86_400_000
-SCANNED = 4096  # units in one turn: 5 ms
+RECORDS_PER_TURN = 4096  # records of the log in one turn: 3 ms
+MAX_AHEAD_MS = 2 * 86_400_000
+UNITS_PER_TURN = 4096  # units in one turn: 5 ms
 CLOCK_SET_BACK_MS = 60_000  # copies are searched from so long before the time that Apache's file names
 
 
@@ -39,7 +39,7 @@ class TimerRecovery:
         now_ms: int,
         precision_ms: int,
     ) -> None:
-        if check is not None and check.read_ms > now_ms + MOST_AHEAD_MS:
+        if check is not None and check.read_ms > now_ms + MAX_AHEAD_MS:
             check = None  # it cannot be true, wherever the clock was set
         self._store = store
         self._queue = queue
@@ -97,7 +97,7 @@ class TimerRecovery:
         """Reads in the log what was delivered, put again or written anew."""
         end = self._store.log.committed
         while at < end:
-            named, at = self._store.log.references(at, READ_BACK)
+            named, at = self._store.log.references(at, RECORDS_PER_TURN)
             self._done.update(
                 origin for number in named if (origin := level_records.origin(number)) is not None
             )
@@ -115,7 +115,7 @@ class TimerRecovery:
                 break
             self._end, self._last_offset = at + UNIT_SIZE, unit.offset
             self._take(at, unit)
-            if count % SCANNED == 0:
+            if count % UNITS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _take(self, at: int, unit: Unit) -> None:
@@ -177,7 +177,7 @@ class TimerRecovery:
     async def _copies(self, at: int) -> Counter[Name]:
         found: Counter[Name] = Counter()
         while at < self._log_end:
-            records, at = self._store.log.carrying(timer_records.DELIVERED_MARK, at, READ_BACK)
+            records, at = self._store.log.carrying(timer_records.DELIVERED_MARK, at, RECORDS_PER_TURN)
             found.update(name for one in records if (name := timer_records.name_of_copy(one)) is not None)
             await asyncio.sleep(0)
         return found

@@ -1,8 +1,8 @@
-"""Timed messages in a file of the log that is about to be deleted: they are put into the queue again.
+"""Puts timed messages into the queue again when their file of the log is about to be deleted.
 
-In: the place below which the log goes. Out: copies at the end of the queue of timers, and the places of units
-that must not fire any more. These are marked as dead when their copies are safe; until then, also after a
-crash between the two, the copy names its original. When messages are due is the subject of `timers.py`.
+In: the offset below which the log is deleted. Out: copies at the end of the queue of timers, and the places
+of units that must not fire any more. These are marked as dead when their copies are safe; until then, also
+after a crash between the two, the copy names its original. Delivery is the subject of `timers.py`.
 """
 
 import asyncio
@@ -18,14 +18,16 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.timer_log import TimerLog, Unit
 
 BATCH = 128  # messages of one append
-SCANNED = 4096  # units in one turn: 5 ms
-PAUSE_S = 60.0  # after a file that was mostly timed messages was written anew
+UNITS_PER_TURN = 4096  # 5 ms
+PAUSE_S = 60.0  # after rewriting a file that held mostly timed messages
 
 Read = Callable[[int, int], Record | None]
 OnMoved = Callable[[list[Appended], Iterable[Unit]], None]
 
 
 class TimerRescue:
+    """Copies timed messages out of a file of the log that is about to be deleted."""
+
     def __init__(
         self, store: Storage, timer_log: TimerLog, read: Read, clock: Clock, on_moved: OnMoved
     ) -> None:
@@ -36,48 +38,49 @@ class TimerRescue:
         self._on_moved = on_moved
         self._not_before = 0.0
         self.places: set[int] = set()
-        """Of units that were put again, not marked as dead yet."""
+        """Places of units that were put into the queue again and are not marked as dead yet."""
         self.copies_from = 0
-        """Their copies are in the log from here on."""
+        """The log offset from which on the copies of `places` are."""
 
     async def put_again(self, below: int, queue: ConsumeQueue, is_over: Callable[[int, Unit], bool]) -> int:
-        """Units are in the order of the log: those of its first file are the first. How many bytes were put
-        again. Raises Refused.
+        """Appends copies of all waiting messages below an offset. Returns their bytes. Raises Refused.
+
+        Units are in the order of the log, so those of its first file come first.
         """
-        doomed: list[tuple[int, Unit]] = []
+        moved: list[tuple[int, Unit]] = []
         total = 0
         for count, (at, unit) in enumerate(self._log.scan()):
             if unit.offset >= below:
                 break
             if unit.offset >= self._store.log.min_offset and at not in self.places and not is_over(at, unit):
-                doomed.append((at, unit))
-            if len(doomed) >= BATCH:
-                total += await self._put_some(doomed, queue)
-                doomed = []
-            if count % SCANNED == 0:
+                moved.append((at, unit))
+            if len(moved) >= BATCH:
+                total += await self._put_some(moved, queue)
+                moved = []
+            if count % UNITS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        total += await self._put_some(doomed, queue)
+        total += await self._put_some(moved, queue)
         if total > self._store.config.commit_log_file_size // 2:
             self._not_before = self._clock.monotonic() + PAUSE_S
         return total
 
-    async def _put_some(self, doomed: list[tuple[int, Unit]], queue: ConsumeQueue) -> int:
-        if not doomed:
+    async def _put_some(self, moved: list[tuple[int, Unit]], queue: ConsumeQueue) -> int:
+        if not moved:
             return 0
         if self._clock.monotonic() < self._not_before:
-            raise SystemBusy("a file full of them was written anew a moment ago")
-        await self._store.reader.bring((unit.offset, unit.size) for _, unit in doomed)
+            raise SystemBusy("a file full of them was rewritten less than a minute ago")
+        await self._store.reader.bring((unit.offset, unit.size) for _, unit in moved)
         now_ms = self._clock.now_ms()
-        drafts, buried = [], {}
-        for at, unit in doomed:
+        drafts, copied = [], {}
+        for at, unit in moved:
             record = self._read(unit.offset, unit.size)
             if record is None or (unit.recalls and not timer_records.recalled_by(record)):
-                continue  # gone, or dead already
+                continue  # deleted, or marked as dead already
             drafts.append(timer_records.put_again(record, queue, unit.written_ms, now_ms))
-            buried[at] = unit
+            copied[at] = unit
         if not self.places:
             self.copies_from = self._store.log.end
         if drafts:
-            self._on_moved(self._store.log.rewrite(drafts), buried.values())
-        self.places.update(buried)
-        return sum(unit.size for _, unit in doomed)
+            self._on_moved(self._store.log.rewrite(drafts), copied.values())
+        self.places.update(copied)
+        return sum(unit.size for _, unit in moved)

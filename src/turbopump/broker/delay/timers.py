@@ -1,16 +1,18 @@
-"""Timed messages: each is delivered in its millisecond, once, also across restarts and crashes.
+"""Delivers timed messages: each in its millisecond, once, also across restarts and crashes.
 
-In: the queue rmq_sys_wheel_timer, which `timing.py` fills, and the time. Out: copies in the topics where the
-messages belong, many in one append, in short turns between other work. What waits is in Apache's own files:
-a unit in `timerlog/` for each message, chained by the slots of `timerwheel`. Memory holds what is due in the
-slot of the present, sorted by the millisecond: one number for each. What is due later than the wheel reaches
-waits in a nearer slot, and is put into the queue again from there.
+In: the queue rmq_sys_wheel_timer, which `timer_intake.py` fills, and the time. Out: copies in the topics
+where the messages belong, many in one append, in short turns between other work. Waiting timers are in
+Apache's files: a unit in `timerlog/` for each message, chained by the slots of `timerwheel`. Memory holds the
+timers of the current slot, sorted by the millisecond: one number for each (`due_timers.py`). A message that
+is due later than the wheel reaches waits in a nearer slot, and is put into the queue again from there (it
+rolls).
 
 `timercheck` says before which time everything is done, up to where the timer log is whole, and from where on
 the commit log has to be read after a crash: every copy names its original, so what was delivered since is
-known. The files are never needed for a start (`timer_start.py`): each can be made anew from the one before.
+known. The files are never needed for a start (`timer_recovery.py`): each can be rebuilt from the one before.
 
-Before the store deletes a file of the log, what still waits in it is put into the queue again.
+Before the store deletes a file of the log, the messages that still wait in it are put into the queue again
+(`timer_rescue.py`).
 """
 
 import asyncio
@@ -49,26 +51,28 @@ log = logging.getLogger(__name__)
 
 FILE = "timercheck"
 
-TICK_S = 0.01  # what waits for a sync is looked for so often
-LONGEST_PAUSE_S = 60.0  # the clock on the wall may be set while we sleep ...
-LONGEST_PAUSE_NEVER_SET_S = 3600.0  # ... but a clock of tests is not
-AGAIN_AFTER_S = 1.0  # a disk that cannot be written, a fault of ours
+TICK_S = 0.01  # between two looks for messages that wait for a sync
+MAX_PAUSE_S = 60.0  # the wall clock may be set during the pause ...
+MAX_PAUSE_NEVER_SET_S = 3600.0  # ... but the clock of a test is not
+RETRY_S = 1.0  # after a failed write or a defect
 
 BATCH = 128  # messages of one append ...
 BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
-TURN_S = 0.005  # then others have their turn
-TURN_BATCHES = 4
-TAKEN_IN = 256  # messages of the queue in one turn: 5 ms
-CHAINED = 4096  # units of a slot in one turn: 5 ms
-MAX_LOOKED_BACK = 64 << 20  # bytes of the log that a start has to read, when timers are idle
-LOST_LINES = 20  # a minute, about messages that are passed over
-BURIED = 512  # units marked as dead in one turn: 3 ms
+TURN_S = 0.005  # then the event loop serves others
+BATCHES_PER_TURN = 4
+MESSAGES_PER_TURN = 256  # from the queue into the wheel: 5 ms
+UNITS_PER_TURN = 4096  # of a slot, into memory: 5 ms
+MAX_READ_BACK_BYTES = 64 << 20  # of the log, at a start, also when timers are idle
+LOST_LINES_PER_MINUTE = 20  # in the log, about skipped messages
+DEAD_UNITS_PER_TURN = 512  # marked in the timer log: 3 ms
 
 Append = Callable[[list[Draft]], list[Appended]]
 Save = Callable[[str, bytes], None]
 
 
 class TimedMessages:
+    """Delivers timed messages from the wheel, and saves which are delivered."""
+
     def __init__(
         self,
         store: Storage,
@@ -96,12 +100,12 @@ class TimedMessages:
         self._check: TimerCheck | None = None
         self._opened_at = 0
         self._begin_ms = self._current_ms = 0
-        """Everything in slots before the first is done; everything up to the second is in `_present`."""
-        self._present = DueTimers()
-        self._moving = TimerRescue(store, self._log, self._record, clock, self._moved)
-        self._done: set[int] = set()  # records that turn out to be done, at a start
-        self._next = 0  # of the queue: everything before is in the wheel
-        self._heeded = 0  # of the queue: recalls up to here must be known before anything is fired
+        """Slots before `_begin_ms` are done; timers of slots up to `_current_ms` are in `_due`."""
+        self._due = DueTimers()
+        self._rescue = TimerRescue(store, self._log, self._record, clock, self._moved)
+        self._done: set[int] = set()  # at a start: records that were delivered before
+        self._next = 0  # offset in the queue: everything before is in the wheel
+        self._recalls_end = 0  # offset in the queue: recalls before it must be read before anything fires
         self._timers_from = self._copies_from = 0
         self._saved_from = 0
         self._counter = 0
@@ -111,7 +115,7 @@ class TimedMessages:
         self._is_ready = False
         self._pacing = TurnPacer(store, writer.acknowledgement)
         self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
-        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES)
+        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES_PER_MINUTE)
         self._passed_over = 0
 
     def routes(self) -> Routes:
@@ -133,22 +137,22 @@ class TimedMessages:
 
     @property
     def queue_behind(self) -> int:
-        """Messages of the queue that are not in the wheel yet."""
+        """Number of messages in the queue that are not in the wheel yet."""
         end = self._queue.max_offset if self._queue is not None else 0
         return max(0, end - self._next)
 
     @property
     def queue_behind_ms(self) -> int:
-        """How long the first of these has waited."""
+        """How long the first message that is not in the wheel yet has waited."""
         if self._queue is None or not self.queue_behind:
             return 0
         stored_ms = store_time(self._store.log, self._queue, self._next)
         return max(0, self._clock.now_ms() - stored_ms) if stored_ms > 0 else 0
 
     def due_within(self, seconds: int) -> Iterator[tuple[float, int]]:
-        """In how many seconds some are due, and how many; those of the present slot first."""
+        """Yields in how many seconds timers are due, and how many; those of the current slot first."""
         now_ms = self._clock.now_ms()
-        if waiting := len(self._present.places()):
+        if waiting := len(self._due.places()):
             yield 0.0, waiting
         time_ms = self._wheel.next_after(now_ms)
         while time_ms is not None and time_ms <= now_ms + 1000 * seconds:
@@ -158,12 +162,12 @@ class TimedMessages:
 
     @property
     def behind_ms(self) -> int:
-        """How late the next one is already."""
-        first_ms = self._present.next_ms()
+        """How late the first timer in memory is."""
+        first_ms = self._due.next_ms()
         return 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
 
     def progress(self) -> TimerProgress:
-        """For who asks how it goes."""
+        """Returns the figures that operators and tools see."""
         return TimerProgress(
             self.counts.waiting.total(),
             self.behind_ms,
@@ -174,13 +178,13 @@ class TimedMessages:
     # life
 
     def load(self, data: bytes) -> int:
-        """Takes a timercheck; raises ValueError."""
+        """Reads `timercheck`. Raises ValueError."""
         self._check = timer_check.decode(data)
         self._counter = self._check.counter
         return 1
 
     def open(self) -> None:
-        """Before anything is stored: what the timer log has beyond the end of the log, a crash has taken."""
+        """Notes where the log ends, before anything is stored: a crash took what the timer log has beyond."""
         self._queue = self._store.queues.find(TIMER_TOPIC, 0)
         self._opened_at = self._store.log.end
 
@@ -192,21 +196,26 @@ class TimedMessages:
                     await self._resume()
                 self._is_ready = True
             except OSError as error:
-                self._trouble.log(self._clock.monotonic(), "Timers cannot begin, will try again: %s", error)
-                await self._clock.sleep(AGAIN_AFTER_S)
+                self._trouble.log(
+                    self._clock.monotonic(), "Cannot start the timers; retrying in %d s: %s", RETRY_S, error
+                )
+                await self._clock.sleep(RETRY_S)
         self._changed.set()
         while True:
             try:
                 pause_s = await self.turn()
-            except Exception as error:  # a disk that is full, or a fault of ours
+            except Exception as error:  # a full disk or a defect: the loop must go on
                 self._trouble.log(
-                    self._clock.monotonic(), "Timers have to wait, will try again", exc_info=error
+                    self._clock.monotonic(),
+                    "Cannot run the timers; retrying in %d s",
+                    RETRY_S,
+                    exc_info=error,
                 )
-                pause_s = AGAIN_AFTER_S
+                pause_s = RETRY_S
             await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
-        """Writes down what is done, a little after something was."""
+        """Saves which timers have fired, `interval_s` after a change."""
         while True:
             await self._changed.wait()
             await self._clock.sleep(interval_s)
@@ -215,61 +224,65 @@ class TimedMessages:
                 await self.save()
             except OSError as error:
                 self._changed.set()
-                log.error("%s cannot be written, will try again: %s", FILE, error)
+                log.error("Cannot write %s; retrying in %d s: %s", FILE, interval_s, error)
 
     async def close(self) -> None:
-        """After `run` and `keep` have ended."""
+        """Saves a last time and closes the files. Called after `run` and `keep` have ended."""
         try:
             if self._is_ready and (self._check is not None or self._queue is not None):
                 await self.save()
                 self._wheel.sync()
         except OSError as error:
-            log.error("%s could not be written: %s", FILE, error)
+            log.error("Cannot write %s: %s", FILE, error)
         finally:
             self._is_ready = False
             self._log.close()
             self._wheel.close()
 
     def postponed(self) -> None:
-        """A message was appended to the queue; with SYNC_FLUSH it is not to be seen there yet."""
+        """Notes that a message was appended to the queue; with SYNC_FLUSH it is not visible there yet."""
         if self._queue is None or self._queue.is_deleted:
             self._queue = self._store.queues.queue(TIMER_TOPIC, 0)
-            self._next = self._heeded = 0
+            self._next = self._recalls_end = 0
         self._pacing.wake_within(0)
 
     # a turn
 
     async def turn(self) -> float:
-        """Does some of what there is to do. How long it can wait then; 0: there is more."""
+        """Fills the wheel and delivers some messages. Returns how long to pause; 0: there is more to do."""
         async with self._busy:
             began = self._clock.monotonic()
+            # The wheel is a ring: far behind, a new message could land in a slot that still holds the past.
             if self._is_far_behind():
                 await self._advance(self._clock.now_ms())
-            if (self._next < self._heeded or not self._is_far_behind()) and await self._take_in():
+            # The queue comes before delivery: it may hold a recall of a message that is due. A recall that
+            # was put into the queue again has to be read even when the wheel is far behind.
+            if (self._next < self._recalls_end or not self._is_far_behind()) and await self._take_in():
                 return 0.0
-            for _ in range(TURN_BATCHES):
+            for _ in range(BATCHES_PER_TURN):
                 now_ms = self._clock.now_ms()
-                if self._next < self._heeded:
+                # A recall is appended but not visible in the queue yet (SYNC_FLUSH): nothing may fire before.
+                if self._next < self._recalls_end:
                     return self._until_next(now_ms)
                 await self._advance(now_ms)
-                if not self._present.is_due(now_ms):
+                if not self._due.is_due(now_ms):
                     return self._until_next(now_ms)
                 if not await self._fire(now_ms):
-                    return TICK_S
+                    return TICK_S  # the store accepts nothing now
                 if self._clock.monotonic() - began > TURN_S:
                     break
             return 0.0
 
     def _is_far_behind(self) -> bool:
-        """Then slots of the future could be those of the past: those come first."""
+        """Returns whether slots of the future could share a place in the wheel with slots of the past."""
         behind_slots = (self._clock.now_ms() - self._current_ms) // self._precision_ms
         return behind_slots > self._wheel.slots - self._rules.roll_window_slots - 1
 
     def _until_next(self, now_ms: int) -> float:
-        next_ms = self._present.next_ms()
+        next_ms = self._due.next_ms()
         if next_ms is None:
             next_ms = self._wheel.next_after(self._current_ms)
-        pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(self._clock, NeverSet) else LONGEST_PAUSE_S
+        pause_s = MAX_PAUSE_NEVER_SET_S if isinstance(self._clock, NeverSet) else MAX_PAUSE_S
         if next_ms is not None:
             pause_s = min(pause_s, max(next_ms - now_ms, 1) / 1000)
         if self._queue is not None and self._queue.next_offset > self._next:
@@ -280,7 +293,7 @@ class TimedMessages:
     # from the queue into the wheel
 
     async def _take_in(self) -> bool:
-        """Some of what is new in the queue. Whether there is more. Raises OSError."""
+        """Puts some messages of the queue into the wheel. Returns whether there were any. Raises OSError."""
         self._log.write_out()
         self._wheel.write_out()
         queue = self._queue
@@ -289,7 +302,7 @@ class TimedMessages:
         self._next = max(self._next, queue.min_offset)
         if self._next >= queue.max_offset:
             return False
-        entries = list(ENTRY.iter_unpack(queue.units(self._next, TAKEN_IN)))
+        entries = list(ENTRY.iter_unpack(queue.units(self._next, MESSAGES_PER_TURN)))
         await self._store.reader.bring((at, size) for at, size, _ in entries)
         slots: dict[int, Slot] = {}
         for at, size, _ in entries:
@@ -316,7 +329,7 @@ class TimedMessages:
         waiting = timer_records.waiting(record, now_ms, self._rules) if record is not None else None
         self._timers_from = max(self._timers_from, at + 1)
         if record is None or waiting is None:
-            self._pass_over(at, "is none that can wait")
+            self._pass_over(at, "has no time of delivery")
             return
         slot_ms = max(waiting.slot_ms, self._current_ms)
         slot = slots.get(slot_ms) or self._wheel.get(slot_ms)
@@ -333,22 +346,22 @@ class TimedMessages:
             self._expect(placed_at, unit)
 
     def _expect(self, at: int, unit: Unit) -> None:
-        """A unit of the slot of the present, or of one before."""
+        """Adds a unit of the current slot, or of an earlier one, to the timers in memory."""
         if unit.magic & RECALL:
             record = self._store.log.look_up(unit.offset)
             if record is not None and (key := timer_records.recalled_by(record)):
-                self._present.recalled.add(key)
+                self._due.recalled.add(key)
         if unit.recalls:
             return
         due_ms = unit.slot_ms if unit.rolls else unit.exact_ms or unit.slot_ms + self._precision_ms
-        self._present.expect(at, unit, due_ms)
+        self._due.expect(at, unit, due_ms)
 
     # from slot to slot
 
     async def _advance(self, now_ms: int) -> None:
-        """When the slots so far are done: to the next that has something, or to that of the present."""
+        """Moves to the next slot with timers, or to that of now, once the slots before it are done."""
         present_ms = now_ms - now_ms % self._precision_ms
-        while self._present.next_ms() is None and self._current_ms < present_ms:
+        while self._due.next_ms() is None and self._current_ms < present_ms:
             next_ms = self._wheel.next_after(self._current_ms)
             self._wheel.empty(self._current_ms)
             self._current_ms = present_ms if next_ms is None else min(next_ms, present_ms)
@@ -356,11 +369,11 @@ class TimedMessages:
             await self._load(self._current_ms)
 
     def _settle(self) -> None:
-        """Everything before the current slot is done, and copies of it are in the log before its end."""
+        """Notes that all slots before the current one are done, and that their copies are in the log."""
         self._begin_ms = self._current_ms
         self._copies_from = self._store.log.end
-        self._present.slot_is_over()
-        if self._copies_from - self._saved_from > MAX_LOOKED_BACK and self._queue is not None:
+        self._due.slot_is_over()
+        if self._copies_from - self._saved_from > MAX_READ_BACK_BYTES and self._queue is not None:
             self._changed.set()
 
     async def _load(self, slot_ms: int) -> None:
@@ -372,7 +385,7 @@ class TimedMessages:
             else:
                 self._expect(at, unit)
             at, count = unit.previous, count + 1
-            if count % CHAINED == 0:
+            if count % UNITS_PER_TURN == 0:
                 await asyncio.sleep(0)
         await self._recall(recalls)
 
@@ -389,7 +402,7 @@ class TimedMessages:
     # out of the wheel
 
     async def _fire(self, now_ms: int) -> bool:
-        """Delivers what is due, as much as one append should hold. False: nothing is accepted."""
+        """Delivers timers that are due, at most one append. False: the store accepts nothing now."""
         taken = self._due_by(now_ms)
         try:
             await self._store.reader.bring((unit.offset, unit.size) for unit in taken.values())
@@ -398,21 +411,22 @@ class TimedMessages:
                 self._finished(key, taken.pop(key))
             self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
         except Refused as refused:
-            words = "Timed messages cannot be delivered, will try again: %s"
-            self._trouble.log(self._clock.monotonic(), words, refused.remark)
+            words = "Cannot deliver timed messages; retrying in %.2f s: %s"
+            self._trouble.log(self._clock.monotonic(), words, TICK_S, refused.remark)
             return False
         finally:
-            for key in taken:  # what is not done
-                self._present.put_back(key)
+            for key in taken:  # not delivered
+                self._due.put_back(key)
         return True
 
     def _due_by(self, now_ms: int) -> dict[Key, Unit]:
         taken: dict[Key, Unit] = {}
         size = 0
-        while self._present.is_due(now_ms) and len(taken) < BATCH and size < BATCH_BYTES:
-            key, known = self._present.take()
+        while self._due.is_due(now_ms) and len(taken) < BATCH and size < BATCH_BYTES:
+            key, known = self._due.take()
             unit = known or self._log.unit(key & PLACE)
-            if unit is None or unit.recalls or key & PLACE in self._moving.places:  # put again for its file
+            # A unit in `places` was put into the queue again, because its file of the log is deleted.
+            if unit is None or unit.recalls or key & PLACE in self._rescue.places:
                 continue
             taken[key] = unit
             size += unit.size
@@ -422,26 +436,27 @@ class TimedMessages:
         if not drafts:
             return
         try:
-            self._heed(self._append(list(drafts.values())), [taken[key] for key in drafts])
+            self._note_recalls(self._append(list(drafts.values())), [taken[key] for key in drafts])
         except MessageIllegal as refused:
             if len(drafts) > 1:
                 for key, draft in drafts.items():
                     self._deliver({key: draft}, taken)
                 return
             [key] = drafts
-            self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
+            self._pass_over(taken[key].offset, f"cannot be stored any more ({refused.remark})")
         for key in drafts:
             self.counts.leaves(taken[key])
             self._finished(key, taken.pop(key))
         self.counts.given_out += len(drafts)
 
-    def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+    def _note_recalls(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+        """Notes recalls that were put into the queue again: they must be read before anything fires."""
         for (_, queue_offset, _), unit in zip(appended, units, strict=True):
             if unit.magic & RECALL:
-                self._heeded = max(self._heeded, queue_offset + 1)
+                self._recalls_end = max(self._recalls_end, queue_offset + 1)
 
     def _finished(self, key: Key, unit: Unit) -> None:
-        self._present.finished(key)
+        self._due.finished(key)
         self.counts.waits_no_more([unit])
         self._changed.set()
 
@@ -451,7 +466,7 @@ class TimedMessages:
             return None
         if unit.rolls and self._queue is not None:
             return timer_records.put_again(record, self._queue, unit.written_ms, now_ms)
-        if timer_records.is_recalled(record, self._present.recalled):
+        if timer_records.is_recalled(record, self._due.recalled):
             return None
         place = level_records.destination(record, self._topics)
         if place is None:
@@ -471,14 +486,14 @@ class TimedMessages:
 
     def _pass_over(self, at: int, why: str) -> None:
         self._passed_over += 1
-        words = "The timed message at %s of the log %s: passed over, number %d since the start"
+        words = "Skipping the timed message at log offset %s: it %s (%d skipped since the start)"
         self._lost.log(self._clock.monotonic(), words, at, why, self._passed_over)
 
     # a start
 
     async def _resume(self) -> None:
         now_ms = self._clock.now_ms()
-        self._present.clear()
+        self._due.clear()
         start = TimerRecovery(
             self._store, self._queue, self._log, self._check, self._opened_at, now_ms, self._precision_ms
         )
@@ -486,7 +501,7 @@ class TimedMessages:
         self._begin_ms, self._current_ms = start.begin_ms, start.current_ms
         self._wheel.begin(start.slots)
         for slot_ms in start.slots:
-            if slot_ms < self._current_ms:  # what is overdue is in memory from here on
+            if slot_ms < self._current_ms:  # overdue timers are in memory from here on
                 self._wheel.empty(slot_ms)
         self.counts.waiting = start.waiting
         self._timers_from, self._copies_from = start.timers_from, start.copies_from
@@ -498,12 +513,12 @@ class TimedMessages:
         recalls = [(at, unit) for at in start.recalls if (unit := self._log.unit(at)) is not None]
         await self._recall(recalls)
         await self._take_in_all()
-        self._done.clear()  # each of them is marked in the timer log now
+        self._done.clear()  # each of them is marked in the timer log by now
 
-    # files of the log that go
+    # before a file of the log is deleted
 
     async def rescue(self, below: int) -> bool:
-        """The log is about to lose what lies below. True: nothing there is needed any more."""
+        """Copies waiting messages below an offset, before the log deletes them. True: none is left."""
         if not self._is_ready:
             return False
         try:
@@ -511,71 +526,73 @@ class TimedMessages:
                 await self._take_in_all()
                 size = await self._put_again(below)
         except Refused as refused:
-            words = "Timed messages cannot be written anew, so their file is not deleted: %s"
+            words = "Cannot rewrite timed messages; keeping their file of the log: %s"
             self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         if size:
-            log.info("Timed messages are written anew before their file is deleted: %d bytes", size)
-        moved = set(self._moving.places)
-        if not await self._bury(moved):
+            log.info("Rewrote timed messages before their file is deleted: %d bytes", size)
+        moved = set(self._rescue.places)
+        if not await self._mark_dead(moved):
             return False
-        self._present.forget(moved)
-        self._moving.places -= moved
+        self._due.forget(moved)
+        self._rescue.places -= moved
         if size:
             await self.save()
         return True
 
     async def _put_again(self, below: int) -> int:
-        """How many bytes."""
+        """Puts waiting messages below an offset into the queue again. Returns their bytes."""
         if self._queue is None:
             return 0
-        still_due = self._present.places()
+        still_due = self._due.places()
 
         def is_over(at: int, unit: Unit) -> bool:
             slot_ms = self._slot_of(unit)
             is_fired = slot_ms <= self._current_ms and at not in still_due and not unit.recalls
             return slot_ms < self._begin_ms or is_fired
 
-        return await self._moving.put_again(below, self._queue, is_over)
+        return await self._rescue.put_again(below, self._queue, is_over)
 
     def _moved(self, appended: list[Appended], units: Iterable[Unit]) -> None:
-        self._heed(appended, units)
+        self._note_recalls(appended, units)
         self.counts.waits_no_more(units)
 
-    async def _bury(self, places: Iterable[int]) -> bool:
-        """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
+    async def _mark_dead(self, places: Iterable[int]) -> bool:
+        """Marks units as dead, once their copies are on disk. False: they are not, and nothing is marked."""
         if not await self._writer.acknowledgement.on_disk(self._store.log.end):
             return False
         for count, at in enumerate(places):
             self._log.disable(at)
-            if count % BURIED == BURIED - 1:
+            if count % DEAD_UNITS_PER_TURN == DEAD_UNITS_PER_TURN - 1:
                 await asyncio.sleep(0)
         return True
 
-    # what is written down
+    # the files
 
     def _state(self) -> TimerCheck:
         copies_from = self._copies_from
-        if self._moving.places:
-            copies_from = min(copies_from, self._moving.copies_from)
+        if self._rescue.places:
+            copies_from = min(copies_from, self._rescue.copies_from)
         note = TimerCheckNote(copies_from, self._timers_from, self._precision_ms)
         now_ms = self._clock.now_ms()
         return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
 
     async def save(self) -> None:
-        """Raises OSError. Nothing is written that a crash could prove wrong. What was fired in a slot that is
-        not over is marked so: who opens the store next may be Apache's broker, which knows slots alone.
+        """Writes the timer log, the wheel and `timercheck`, after the copies are on disk. Raises OSError.
+
+        Timers that fired in a slot that is not over are marked as dead: the next to open the store may be
+        Apache's broker, which knows only whole slots.
         """
         async with self._busy:
-            if self._next >= self._heeded:
+            if self._next >= self._recalls_end:
                 await self._advance(self._clock.now_ms())
             self._log.write_out()
             self._wheel.write_out()
             self._counter += 1
-            state, fired = self._state(), self._present.fired
-            self._present.fired = []
-        if not await self._bury(fired):
-            self._present.fired += fired
+            state, fired = self._state(), self._due.fired
+            self._due.fired = []
+        if not await self._mark_dead(fired):
+            self._due.fired += fired
             return
         files = self._log.to_sync()
         try:

@@ -43,7 +43,7 @@ class Placement:
     """Of the answer to the send, beyond its receipt."""
 
 
-class MessageKind(Protocol):
+class WaitingKind(Protocol):
     """One kind of message that waits."""
 
     topic: str
@@ -71,16 +71,16 @@ class MessageKind(Protocol):
         """Returns why a message with these properties cannot be part of a batch; None: it can."""
 
 
-class MessageKinds:
+class WaitingKinds:
     """The kinds of a broker, in the order in which they are asked: the first that claims a message has it."""
 
-    def __init__(self, kinds: Iterable[MessageKind] = ()) -> None:
+    def __init__(self, kinds: Iterable[WaitingKind] = ()) -> None:
         self._kinds = tuple(kinds)
         self._by_topic = {kind.topic: kind for kind in self._kinds}
 
-    def before(self, kinds: Iterable[MessageKind]) -> "MessageKinds":
+    def before(self, kinds: Iterable[WaitingKind]) -> "WaitingKinds":
         """These kinds are asked first, then the ones that are there."""
-        return MessageKinds((*kinds, *self._kinds))
+        return WaitingKinds((*kinds, *self._kinds))
 
     def claim(self, message: Arriving) -> Placement | None:
         """Returns where a message waits; None: it goes to its queue as it comes."""

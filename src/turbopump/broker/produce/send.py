@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.delay.level_records import TIMERS, delay_level
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.produce.kinds import Arriving, MessageKinds, Placement
+from turbopump.broker.produce.kinds import Arriving, Placement, WaitingKinds
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
@@ -75,7 +75,7 @@ class SendHandler:
         targets: SendTargets,
         groups: SubscriptionGroups,
         receipts: Receipts,
-        kinds: MessageKinds,
+        kinds: WaitingKinds,
         writer: MessageWriter,
         chance: Chance,
         next_unique_key: Callable[[], str],

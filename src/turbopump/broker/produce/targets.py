@@ -17,7 +17,7 @@ from turbopump.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class SendRules:
+class BrokerSendRules:
     """What the configuration says about sending."""
 
     broker_ip: str
@@ -43,7 +43,11 @@ class SendTargets:
     """Finds the topic of a send, creates it where that is allowed, and refuses what may not be written."""
 
     def __init__(
-        self, topics: Topics, rules: SendRules, clock: Clock, writable: Callable[[], bool] = lambda: True
+        self,
+        topics: Topics,
+        rules: BrokerSendRules,
+        clock: Clock,
+        writable: Callable[[], bool] = lambda: True,
     ) -> None:
         self.topics = topics
         self.rules = rules

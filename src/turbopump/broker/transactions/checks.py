@@ -1,11 +1,11 @@
-"""Rounds over the open transactions: who has not said in time how one ends is asked, and asked again.
+"""Checks open transactions in rounds: asks their producers how they end, again and again, until they expire.
 
-In: the time, and the open half messages. Out: renewed copies and questions about them (39), expired ones, and
-the progress. A question names the renewed copy, so each leaves one more half record behind, as Apache's do.
-When no producer of the group is there, nobody is asked and it does not count as a question.
+In: the time, and the open half messages. Out: renewed copies and check requests about them (39), expired
+transactions, and the saved progress. A request names the renewed copy, so each leaves one more half record
+behind, as Apache's do. When no producer of the group is connected, no request is sent and none is counted.
 
-A round goes in short turns between other work. What is wrong with one transaction stops neither the others
-nor the progress.
+A round goes in short turns between other work. A failure with one transaction stops neither the others nor
+the progress.
 """
 
 import asyncio
@@ -35,31 +35,34 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-FIRST_S = 10.0  # after the start: producers come back first
-SLICE = 64  # half messages in one turn: about 2 ms
-FAR_BEHIND = 256 << 20  # bytes of log that a start has to read for the sake of the oldest
-SAVE_S = 5.0  # between two looks at the progress
+FIRST_ROUND_S = 10.0  # after the start: producers reconnect first
+HALVES_PER_TURN = 64  # about 2 ms
+FAR_BEHIND_BYTES = 256 << 20  # of the log that a start has to read because of the oldest half message
+SAVE_INTERVAL_S = 5.0  # of the progress
 HOUR_MS = 3_600_000
-TROUBLE_LINES = 5  # a minute
+TROUBLE_LINES_PER_MINUTE = 5
 
 
 def check_rules(config: BrokerConfig) -> CheckRules:
+    """Returns the rules of the checks that the configuration asks for."""
     kept = config.transactions
     lifetime_ms = config.store.file_reserved_hours * HOUR_MS
     return CheckRules(kept.timeout_ms, kept.check_most, lifetime_ms, kept.check_interval_ms / 1000)
 
 
 class Deciders(Protocol):
-    """Who knows how a transaction ends."""
+    """The producers that decide how a transaction ends."""
 
     def can_ask(self, half: Record) -> bool:
-        """Whether anybody is there."""
+        """Returns whether a producer that can decide is connected."""
 
     def ask(self, half: Record) -> None:
-        """About a half message that has just been renewed."""
+        """Asks a producer about a half message that has just been renewed."""
 
 
 class TransactionChecks:
+    """Asks about open transactions, expires them, and moves them before their file is deleted."""
+
     def __init__(
         self,
         transactions: OpenTransactions,
@@ -76,50 +79,52 @@ class TransactionChecks:
         self._deciders = deciders
         self._rules = rules
         self._clock = clock
-        self._trouble = RateLimitedLog(log, 60.0, logging.ERROR, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, 60.0, logging.ERROR, TROUBLE_LINES_PER_MINUTE)
 
     async def run(self) -> None:
-        """Rounds, until it is cancelled."""
-        await asyncio.sleep(min(FIRST_S, self._rules().interval_s))
+        """Runs rounds until it is cancelled."""
+        await self._clock.sleep(min(FIRST_ROUND_S, self._rules().interval_s))
         while True:
             await self.round()
-            await asyncio.sleep(self._rules().interval_s)
+            await self._clock.sleep(self._rules().interval_s)
 
     async def keep(self) -> None:
-        """Sees to it that the progress is written down."""
+        """Saves the progress every `SAVE_INTERVAL_S`, until it is cancelled."""
         while True:
-            await self._clock.sleep(SAVE_S)
+            await self._clock.sleep(SAVE_INTERVAL_S)
             try:
                 await self._transactions.save_progress()
             except Exception as error:
-                self._say("The progress of transactions cannot be saved, will try again", error)
+                self._log("Cannot save the progress of transactions; retrying", error)
 
     async def round(self) -> None:
-        """Looks at each that is open now, once. One that is decided meanwhile is left alone."""
+        """Checks each transaction that is open now, once. One that is decided meanwhile is left alone."""
         left = iter(self._halves.all())
-        while some := list(islice(left, SLICE)):
+        while some := list(islice(left, HALVES_PER_TURN)):
             await self._warm(some)
             for half in some:
                 try:
-                    self._look_at(half)
+                    self._check(half)
                 except MessageIllegal as refused:
-                    self._say(f"The half message {half.offset} cannot be renewed: {refused.remark}")
+                    self._log(f"Cannot renew the half message {half.offset}: {refused.remark}")
                 except Refused as refused:
-                    self._say(f"Transactions cannot be looked at, will try again: {refused.remark}")
+                    self._log(f"Cannot check transactions; retrying in the next round: {refused.remark}")
                     return
-                except Exception as error:  # a fault of ours: others must not wait behind it
-                    self._say(f"The half message {half.offset} cannot be looked at, will try again", error)
+                except Exception as error:  # a defect: the others must not wait behind it
+                    self._log(
+                        f"Cannot check the half message {half.offset}; retrying in the next round", error
+                    )
             await asyncio.sleep(0)
 
-    def _look_at(self, half: OpenHalf) -> None:
+    def _check(self, half: OpenHalf) -> None:
         if not self._halves.is_open(half) or half.at >= self._store.log.committed:
             return
-        is_far = self._store.log.end - half.at > FAR_BEHIND
+        is_far = self._store.log.end - half.at > FAR_BEHIND_BYTES
         if half.due_ms == NEVER_MS and not is_far:
-            return  # a ledger decides: not even read, there may be a million
+            return  # a ledger decides: it is not even read, there may be a million of them
         found = self._store.log.look_up(half.at)
         if found is None:
-            self._say(f"The half message {half.offset} cannot be read: passed over")
+            self._log(f"Cannot read the half message {half.offset}; skipping it")
             self._transactions.expire(half, None)
             return
         asked = forms.asked(found)
@@ -139,39 +144,39 @@ class TransactionChecks:
             self._deciders.ask(copy)
 
     async def rescue(self, below: int) -> bool:
-        """The log is about to lose what lies below. True: nothing there is open any more."""
+        """Rewrites open half messages below an offset, before the log deletes them. True: none is left."""
         try:
             for half in self._halves.below(below):
                 await self._warm([half])
                 if self._halves.is_open(half):
-                    self._write_anew(half)
+                    self._rewrite(half)
         except Refused as refused:
-            words = "Open transactions cannot be written anew, so their file is not deleted"
-            self._say(f"{words}: {refused.remark}")
+            words = "Cannot rewrite open transactions; keeping their file of the log"
+            self._log(f"{words}: {refused.remark}")
             return False
         return await self._acknowledgement.on_disk(self._store.log.end)
 
-    def _write_anew(self, half: OpenHalf) -> None:
+    def _rewrite(self, half: OpenHalf) -> None:
         found = self._store.log.look_up(half.at)
         try:
             if found is None:
                 raise MessageIllegal("it cannot be read")
             self._transactions.rewrite(half, found)
         except MessageIllegal as refused:
-            self._say(f"The half message {half.offset} is lost with its file: {refused.remark}")
+            self._log(f"The half message {half.offset} is lost with its file: {refused.remark}")
             self._transactions.expire(half, None)
 
     async def _warm(self, halves: list[OpenHalf]) -> None:
-        """Nobody has to wait for the disk when they are read."""
+        """Brings records into memory in a worker thread, so that reading them does not block the loop."""
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
         await self._store.reader.bring(entry[:2] for entry in entries if entry is not None)
 
-    def _say(self, words: str, error: BaseException | None = None) -> None:
+    def _log(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)
 
 
 def given_up(half: Record, asked: int) -> str:
-    """What an operator has to know about a transaction whose message nobody gets."""
+    """Returns the log line about an expired transaction, whose message no consumer gets."""
     pairs = half.property_map()
     topic, group, unique_key = (
         _printable(pairs.get(name, ""))
@@ -186,12 +191,12 @@ def given_up(half: Record, asked: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """A sender chose it: it must not look like another line of the log."""
+    """Returns text chosen by a sender so that it cannot look like another line of the log."""
     return text if text.isprintable() else repr(text)
 
 
 class TransactionProducers:
-    """Those of the group that sent a half message: its live members are asked in turn."""
+    """The producer group of a half message: its connected members are asked in turn."""
 
     def __init__(self, members: Members[Connection], broker_name: str) -> None:
         self._members = members
@@ -215,7 +220,7 @@ class TransactionProducers:
 
 
 def question(half: Record, broker_name: str) -> Command:
-    """How does this transaction end? (39)"""
+    """Returns the request that asks a producer how a transaction ends (39)."""
     pairs = half.property_map()
     unique_key = pairs.get(properties.UNIQUE_KEY)
     queue_id = forms.number(pairs.get(properties.REAL_QUEUE_ID)) or 0

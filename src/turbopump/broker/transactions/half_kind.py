@@ -1,12 +1,12 @@
 """Half messages as a kind of message: a send that opens a transaction waits in the half topic.
 
-What becomes of it is the subject of `transactions.py`; how it ends, of `requests.py` and `checks.py`.
+`transactions.py` keeps the open ones; `requests.py` and `checks.py` end them.
 """
 
 from turbopump.broker.delay.level_records import delay_level
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.produce.kinds import Arriving, Placement
-from turbopump.broker.produce.targets import SendRules
+from turbopump.broker.produce.targets import BrokerSendRules
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.records import ADDED_LATER, is_half, prepare
 from turbopump.broker.transactions.transactions import OpenTransactions
@@ -16,7 +16,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import HALF_TOPIC
 from turbopump.store.append import Appended, Draft
 
-# A half message that is taken can be renewed as often as its producers have to be asked.
+# A half message that is accepted can be renewed for every check: its later properties must fit as well.
 MAX_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
 
@@ -26,7 +26,7 @@ class HalfMessages:
     topic = HALF_TOPIC
 
     def __init__(
-        self, store: Storage, transactions: OpenTransactions, timers: TimerIntake, rules: SendRules
+        self, store: Storage, transactions: OpenTransactions, timers: TimerIntake, rules: BrokerSendRules
     ) -> None:
         self._store = store
         self._transactions = transactions

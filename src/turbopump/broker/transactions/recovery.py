@@ -23,8 +23,8 @@ from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 
 log = logging.getLogger(__name__)
 
-SLICE = 1024  # entries of a queue in one turn: 4 ms
-READ_BACK = 8192  # records of the log in one turn: 5 ms
+ENTRIES_PER_TURN = 1024  # entries of a queue in one turn: 4 ms
+RECORDS_PER_TURN = 8192  # records of the log in one turn: 5 ms
 CLOSED_AT_ONCE = 256  # op records in one append
 
 NOTHING: frozenset[int] = frozenset()
@@ -92,7 +92,7 @@ async def _look_back(store: Storage, transactions: OpenTransactions) -> Closed:
     at = store.log.end if first is None else first.at
     places = {half.at: half for half in transactions.halves.all()}
     while at < store.log.committed:
-        named, at = store.log.references(at, READ_BACK)
+        named, at = store.log.references(at, RECORDS_PER_TURN)
         for origin in named:
             half = places.pop(origin if origin >= 0 else ~origin, None)
             if half is not None:
@@ -115,7 +115,7 @@ async def records(
     """Those of a queue that can be read, in short turns, `but` those at some places."""
     begin = max(begin, queue.min_offset)
     while begin < queue.max_offset:
-        entries = list(ENTRY.iter_unpack(queue.units(begin, min(SLICE, queue.max_offset - begin))))
+        entries = list(ENTRY.iter_unpack(queue.units(begin, min(ENTRIES_PER_TURN, queue.max_offset - begin))))
         if not entries:
             return
         for place, (at, size, _) in enumerate(entries, begin):

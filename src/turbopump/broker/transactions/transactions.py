@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from turbopump.broker.delay.level_records import destination, place_named
 from turbopump.broker.groups.offsets import CommittedOffsets
-from turbopump.broker.produce.kinds import MessageKinds, Placement
+from turbopump.broker.produce.kinds import Placement, WaitingKinds
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE = 0
-REMEMBERED = 65_536  # decisions of late: the index knows all others
+MAX_DECISIONS = 65_536  # decisions of late: the index knows all others
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
@@ -56,7 +56,7 @@ class OpenTransactions:
         store: Storage,
         topics: Topics,
         offsets: CommittedOffsets,
-        kinds: MessageKinds,
+        kinds: WaitingKinds,
         writer: MessageWriter,
         rules: Callable[[], CheckRules],
         clock: Clock,
@@ -234,7 +234,7 @@ class OpenTransactions:
 
     def _remember(self, root: int, decision: HalfDecision) -> None:
         self._decided[root] = decision
-        if len(self._decided) > REMEMBERED:
+        if len(self._decided) > MAX_DECISIONS:
             del self._decided[next(iter(self._decided))]
 
     def _tell(self, record: Record, decision: HalfDecision) -> None:

@@ -31,13 +31,13 @@ from turbopump.protocol.errors import (
 )
 from turbopump.protocol.ledger import Book, LedgerEntry
 
-KEPT_SETTLED: Final = 64  # entries of settled batches
-MOST_UNSETTLED: Final = 4096  # entries that are owed to brokers which do not answer
-PAST_RUNS: Final = 256
-MOST_BOOKS: Final = 65_536  # that have not expired
-MOST_KNOWN: Final = 1_000_000  # ids in all, also expired ones and those whose home is elsewhere
-LONGEST_NAME: Final = 255  # of ids, runs, tokens and brokers
-LARGEST_ENTRY: Final = 1 << 20  # bytes
+MAX_SETTLED: Final = 64  # entries of settled batches
+MAX_UNSETTLED: Final = 4096  # entries that are owed to brokers which do not answer
+MAX_PAST_RUNS: Final = 256
+MAX_BOOKS: Final = 65_536  # that have not expired
+MAX_IDS: Final = 1_000_000  # ids in all, also expired ones and those whose home is elsewhere
+MAX_NAME_LENGTH: Final = 255  # of ids, runs, tokens and brokers
+MAX_ENTRY_BYTES: Final = 1 << 20  # bytes
 NOBODY: Final = LedgerEntry(())
 
 
@@ -127,19 +127,19 @@ class LedgerBooks:
         self.check_run(book, id, run)
         check_names(*entry.tokens, *entry.brokers)
         size = sum(map(len, (*entry.tokens, *entry.brokers)))
-        if size > LARGEST_ENTRY:
-            raise InvalidParameter(f"tokens and brokers take {size} bytes, {LARGEST_ENTRY} is the most")
-        if sum(one > book.settled for one in book.decided) >= MOST_UNSETTLED:
+        if size > MAX_ENTRY_BYTES:
+            raise InvalidParameter(f"tokens and brokers take {size} bytes, {MAX_ENTRY_BYTES} is the most")
+        if sum(one > book.settled for one in book.decided) >= MAX_UNSETTLED:
             where = ", ".join(owed(book))
-            raise IllegalOperation(f"{MOST_UNSETTLED} decided batches of {id} are not settled yet at {where}")
+            raise IllegalOperation(f"{MAX_UNSETTLED} decided batches of {id} are not settled yet at {where}")
         won = LedgerEntry(tuple(sorted(set(entry.tokens))), tuple(sorted(set(entry.brokers))))
         return BookDecided(id, batch, won, book.settled)
 
     def _check_room(self) -> None:
-        if len(self.books) < MOST_BOOKS:
+        if len(self.books) < MAX_BOOKS:
             return
         live = sum(not book.expired_ms and book.home == self.broker_name for book in self.books.values())
-        if live >= MOST_BOOKS or len(self.books) >= MOST_KNOWN:
+        if live >= MAX_BOOKS or len(self.books) >= MAX_IDS:
             raise SystemBusy(
                 f"there are {live} transactional ids here already, {len(self.books)} with expired ones: "
                 "`turbopump transactions ids` shows them, `turbopump transactions forget` removes one"
@@ -235,13 +235,13 @@ class LedgerBooks:
     def _opened(self, change: BookOpened) -> None:
         book = self.books.setdefault(change.id, Book(change.home))
         if book.run and book.run != change.run and change.home == self.broker_name:
-            book.past = [*book.past, book.run][-PAST_RUNS:]
+            book.past = [*book.past, book.run][-MAX_PAST_RUNS:]
         book.home, book.run, book.expired_ms = change.home, change.run, 0
 
     def _settled(self, book: Book, batch: int) -> None:
         book.settled = max(book.settled, batch)
         done = sorted(one for one in book.decided if one <= book.settled)
-        for one in done[:-KEPT_SETTLED]:
+        for one in done[:-MAX_SETTLED]:
             del book.decided[one]
 
 
@@ -287,5 +287,5 @@ def state_of(book: Book, broker: str) -> str:
 
 def check_names(*names: str) -> None:
     for name in names:
-        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
             raise InvalidParameter(f"{name[:40]!r}: ids, runs, tokens and brokers are short printable text")

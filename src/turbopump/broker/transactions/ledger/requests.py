@@ -32,9 +32,9 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 log = logging.getLogger(__name__)
 
-MOST_LISTED = 1000  # books in one answer
-MOST_READ = 64  # batches in one question
-MOST_ENDED = 16_384  # half messages in one call: about half a second
+MAX_LISTED = 1000  # books in one answer
+MAX_READ = 64  # batches in one question
+MAX_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerHandler:
@@ -76,8 +76,8 @@ class LedgerHandler:
 
     async def read(self, request: Request[LedgerReadRequest]) -> Answer:
         id, batches = request.header.id, wire.read_batches(request.body)
-        if len(batches) > MOST_READ:
-            raise InvalidParameter(f"{len(batches)} batches are asked for, {MOST_READ} is the most")
+        if len(batches) > MAX_READ:
+            raise InvalidParameter(f"{len(batches)} batches are asked for, {MAX_READ} is the most")
         if id not in self._ledger.books:
             raise QueryNotFound(f"transactional id {id} is not known here")
         await self._log.safe(id)
@@ -97,7 +97,7 @@ class LedgerHandler:
         return Answer(body=wire.encode(entry))
 
     async def list(self, request: Request[LedgerListRequest]) -> Answer:
-        count = min(request.header.count, MOST_LISTED)
+        count = min(request.header.count, MAX_LISTED)
         ids = nsmallest(count, (id for id in self._ledger.books if id > request.header.after))
         return Answer(body=wire.encode([self._summary(id) for id in ids]))
 
@@ -125,7 +125,7 @@ class LedgerHandler:
         that all of it is on disk.
         """
         header = request.header
-        counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
+        counts = await self._settling.settle(header.id, header.batch, MAX_ENDED)
         left = self._settling.left(header.id, header.batch)
         is_last = not left or not counts.total
         if is_last and not await self._acknowledgement.on_disk(self._store.log.end):

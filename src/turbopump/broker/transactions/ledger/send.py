@@ -37,17 +37,17 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 
-MOST_IN_FRAME = 4096  # messages: about 40 ms
-MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
-MOST_IN_ALL = 4_000_000
-LARGEST_STAMP = 2048  # bytes of properties
+MAX_IN_FRAME = 4096  # messages: about 40 ms
+MAX_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
+MAX_OPEN_IN_ALL = 4_000_000
+MAX_STAMP_BYTES = 2048  # bytes of properties
 WITH_TIME = frozenset(name.decode() for name in TIMES)
 REFUSED = (
     NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
 ) - WITH_TIME
 """Names that only a broker gives, and a recall, which is no message."""
 NOT_TOGETHER = tuple(name.encode() for name in sorted(REFUSED | WITH_TIME))
-MOST_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
+MAX_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
 Place = tuple[Topic, int]
 
@@ -113,9 +113,9 @@ class LedgerSendHandler:
                 self._clock.now_ms(),
                 connection.peer_host,
                 NOT_TOGETHER,
-                MOST_IN_FRAME,
+                MAX_IN_FRAME,
                 self._store.config.max_message_size,
-                MOST_PROPERTIES,
+                MAX_PROPERTIES,
                 ask,
                 arrivals,
             ),
@@ -145,7 +145,7 @@ class LedgerSendHandler:
             if entry_of(book, stamp.batch) is not None:
                 raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
         stamps = self._transactions.stamps
-        if stamps.count(stamp.id) >= MOST_OPEN or stamps.total >= MOST_IN_ALL:
+        if stamps.count(stamp.id) >= MAX_OPEN or stamps.total >= MAX_OPEN_IN_ALL:
             words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
             raise FlowControl(f"{words}: some have to end first")
 
@@ -153,7 +153,7 @@ class LedgerSendHandler:
         """To the properties of each."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
         added = properties.pack(pairs).encode() + self._broker_properties
-        if len(added) > LARGEST_STAMP:
+        if len(added) > MAX_STAMP_BYTES:
             raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
         return added
 
@@ -162,8 +162,8 @@ class LedgerSendHandler:
     ) -> tuple[list[Draft], list[str]]:
         """And the topics to which they belong."""
         messages = batch.split(request.body)
-        if not 0 < len(messages) <= MOST_IN_FRAME:
-            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
+        if not 0 < len(messages) <= MAX_IN_FRAME:
+            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MAX_IN_FRAME}")
         added = self._added(stamp)
         queue = self._store.queues.queue(HALF_TOPIC, 0)
         places: dict[tuple[str, str], Place] = {}
@@ -187,9 +187,9 @@ class LedgerSendHandler:
             place = places[named] = self._place(*named, request.connection.peer)
         end = b"" if packed.endswith(b"\x02") else b"\x02"
         stored = packed + end + added
-        if len(stored) > MOST_PROPERTIES:
+        if len(stored) > MAX_PROPERTIES:
             raise MessageIllegal(
-                f"a half message has {len(stored)} bytes of properties, more than {MOST_PROPERTIES}"
+                f"a half message has {len(stored)} bytes of properties, more than {MAX_PROPERTIES}"
             )
         check_zeros(stored)
         tag = pairs.get(properties.TAGS)

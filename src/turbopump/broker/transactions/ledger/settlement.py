@@ -28,7 +28,7 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
-SLICE = 128  # half messages in one turn and one append: about 4 ms, 7 when they are delayed,
+HALVES_PER_TURN = 128  # half messages in one turn and one append: about 4 ms, 7 when they are delayed,
 TOGETHER = 1024  # ... and in one that is compiled
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
@@ -148,8 +148,8 @@ class Settlement:
     async def _end_in_turns(
         self, written: WrittenHalf, decision: HalfDecision, roots: list[int], counts: SettlementCounts
     ) -> None:
-        for begin in range(0, len(roots), SLICE):
-            halves = self._open(written, roots[begin : begin + SLICE])
+        for begin in range(0, len(roots), HALVES_PER_TURN):
+            halves = self._open(written, roots[begin : begin + HALVES_PER_TURN])
             done = self._settle(self._read(halves, decision))
             self._count(written, decision, [half for _, half, _ in done], counts)
             await asyncio.sleep(0)
