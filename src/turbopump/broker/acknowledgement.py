@@ -1,9 +1,9 @@
 """Decides when a stored message is answered, and what the answer promises.
 
 In: where the record of a message ends in the log. Out: a `Safety`, at once or later. Every handler that
-stores a message for somebody who waits asks the one `Acknowledgement` that was picked at start; the receipt
+stores a message and owes an answer asks the one `Acknowledgement` that was picked at start; the receipt
 of a send is made from its result. The rule for replicas or a quorum is another subclass, here or in
-`replication`, and no handler has to know of it. What is never here: appending, and the text of an answer.
+`replication`, and no handler has to know of it. Appending, and the text of an answer, never belong here.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ class Safety:
     """Where a message was when its sender was answered. Compared by identity: answers are cached by it."""
 
     durability: str
-    """`buffer`, `memory` or `disk`, as the receipt says it."""
+    """`buffer`, `memory` or `disk`, as in the receipt."""
     replicas: int = 1
     """How many brokers have the message."""
     code: ResponseCode = ResponseCode.SUCCESS
-    """What a sender that waits is answered with."""
+    """Response code for a sender that waits."""
     is_safe: bool = True
     """False: the sync that was waited for failed or took too long."""
 
@@ -70,9 +70,9 @@ class Acknowledgement:
     promise: str
     """What the answer to a send means, in words."""
     unawaited: Safety
-    """What is said to a sender that does not wait (WAIT=false), in the pass that stores the message."""
+    """The safety for a sender that does not wait (WAIT=false), known in the pass that stores the message."""
     immediate: Safety | None
-    """What is said to a sender that waits, when that is known in the same pass; None: `when_safe` says it."""
+    """The safety for a sender that waits, if known in the same pass; None: `when_safe` gives it."""
 
     def __init__(self, syncs: Syncs) -> None:
         self._syncs = syncs
@@ -82,7 +82,7 @@ class Acknowledgement:
         raise NotImplementedError
 
     async def safe(self, end: int) -> Safety:
-        """Waits for what `when_safe` tells."""
+        """Waits for the result of `when_safe`."""
         if self.immediate is not None:
             return self.immediate
         outcome: asyncio.Future[Safety] = asyncio.get_running_loop().create_future()
@@ -159,9 +159,7 @@ class DiskAcknowledgement(Acknowledgement):
 
 
 class NoSlaveAcknowledgement(Acknowledgement):
-    """SYNC_MASTER without a slave: stored as another rule says, and a sender that waits hears that no other
-    broker has the message.
-    """
+    """SYNC_MASTER without a slave: adds SLAVE_NOT_AVAILABLE to the answers of another rule."""
 
     def __init__(self, syncs: Syncs, alone: Acknowledgement) -> None:
         super().__init__(syncs)

@@ -1,7 +1,7 @@
-"""Which address clients are told to connect to.
+"""Chooses the address that clients are told to connect to.
 
-In: what is configured and a way to ask the machine. Out: one address, and a warning when clients elsewhere
-could not use it. The one function that touches the network stack is at the end.
+In: the configuration and a function that asks the machine. Out: one address, and a warning when clients
+elsewhere could not use it. The one function that touches the network stack is at the end.
 """
 
 import ipaddress
@@ -15,12 +15,17 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddress:
+    """The address for clients, and a warning if clients elsewhere cannot use it."""
+
     address: str
     warning: str = ""
 
 
 def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]) -> AdvertisedAddress:
-    """`configured` is brokerIP1, `bound_to` what the broker listens on; each is empty when not chosen."""
+    """Chooses the address for clients.
+
+    `configured` is brokerIP1, `bound_to` the address the broker listens on; each is empty when not set.
+    """
     if configured:
         return _judged(configured, "brokerIP1 says so")
     if bound_to not in ANYWHERE:
@@ -46,7 +51,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def primary_local_address() -> str | None:
-    """The address that packets to elsewhere would carry. Connecting a datagram socket sends nothing."""
+    """Returns the source address of packets to other machines. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # reserved for documentation: only the routing table is asked

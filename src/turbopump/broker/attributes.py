@@ -1,6 +1,6 @@
-"""Attributes of topics and groups: which there are, and what `+message.type=FIFO,-reserve.time` does to them.
+"""Attributes of topics and groups: the known ones, and changes such as `+message.type=FIFO,-reserve.time`.
 
-Pure; refusals carry Apache's words and code.
+Pure; refusals carry Apache's remarks and code.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,13 @@ MESSAGE_TYPE = "message.type"
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
+    """The values that an attribute accepts: a list, or a range of numbers."""
+
     values: tuple[str, ...] = ()
     low: int = 0
     high: int = 0
     changeable: bool = True
-    not_yet: tuple[str, ...] = ()  # values of Apache's that this broker could not keep its word on
+    not_yet: tuple[str, ...] = ()  # values of Apache that this broker does not support
 
 
 OF_TOPICS: dict[str, AttributeKind] = {
@@ -35,7 +37,7 @@ OF_GROUPS: dict[str, AttributeKind] = {"priority.factor": AttributeKind(low=0, h
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """`+key=value,-key` as signed key to value; the value of a removal is empty."""
+    """Parses `+key=value,-key` into signed key to value; the value of a removal is empty."""
     changes: dict[str, str] = {}
     for item in (text or "").split(","):
         if not item:
@@ -56,7 +58,7 @@ def altered(
     changes: Mapping[str, str],
     kinds: Mapping[str, AttributeKind] = OF_TOPICS,
 ) -> dict[str, str]:
-    """The attributes after the changes; `current` is None while the topic or group is being created."""
+    """Returns the attributes after the changes; `current` is None while the topic or group is created."""
     after = dict(current or {})
     seen: set[str] = set()
     for signed, value in changes.items():

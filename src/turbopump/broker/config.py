@@ -1,7 +1,7 @@
-"""The broker's configuration, as one value: frozen, nested by concern, each default beside what it is for.
+"""The broker's configuration as one value: frozen, nested by concern, each default with its description.
 
-In: the text of a `broker.conf`, the environment and the flags of the command line, in rising order of
-strength. Out: a `BrokerConfig` and what the operator should be told about it. Which of Apache's keys sets
+In: the text of a `broker.conf`, the environment and the flags of the command line, later ones override
+earlier ones. Out: a `BrokerConfig` and warnings for the operator. Which of Apache's keys sets
 which field is in `settings.py`. Nothing here reads a file or the environment by itself.
 """
 
@@ -23,6 +23,8 @@ def _why(default: Any, why: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
+    """Name and role of the broker in its cluster."""
+
     cluster_name: str = _why("DefaultCluster", "brokers of one cluster are shown and administered together")
     broker_name: str = _why("", "clients know the broker's queues by it; empty: the host name")
     broker_id: int = _why(0, "0 is the master; slaves are not supported yet")
@@ -33,6 +35,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
+    """Addresses and ports of the broker."""
+
     bind_address: str = _why("0.0.0.0", "where to listen; 127.0.0.1 keeps other machines out")
     port: int = _why(
         10911, "main port; the fast port is two below, the replication port one above; 0: any free"
@@ -42,18 +46,22 @@ class ListenConfig:
     )
     ha_address: str = _why("", "what slaves are told to connect to; empty: the advertised one")
     ha_port: int = _why(0, "announced replication port; 0: main port + 1")
-    idle_seconds: int = _why(120, "a connection silent for so long is closed")
+    idle_seconds: int = _why(120, "a connection that is silent for this time is closed")
 
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    addresses: tuple[str, ...] = _why((), "every one of them is told about this broker's topics")
+    """Registration with the name servers."""
+
+    addresses: tuple[str, ...] = _why((), "the broker registers its topics with all of them")
     period_ms: int = _why(30_000, "how often the broker registers again; taken as 10 to 60 s")
     timeout_ms: int = _why(24_000, "how long one name server may take to answer")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
+    """Creation and permission of topics."""
+
     auto_create: bool = _why(True, "a send to an unknown topic creates it; turn off in production")
     default_queues: int = _why(8, "queues of TBW102, the most that an auto-created topic gets")
     cluster_topic: bool = _why(True, "the topic named after the cluster can be read and written")
@@ -68,15 +76,21 @@ class TopicRules:
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
+    """Consumer groups and their members."""
+
     auto_create: bool = _why(True, "a consumer of an unknown group creates it; turn off in production")
     notify_members: bool = _why(True, "tell the members of a group at once when one joins or leaves")
-    member_timeout_ms: int = _why(120_000, "a client without a heartbeat for so long has left")
+    member_timeout_ms: int = _why(120_000, "a client without a heartbeat for this time is removed")
     create_system_groups: bool = _why(True, "groups named CID_RMQ_SYS_… are created even without auto_create")
-    lock_ms: int = _why(60_000, "an ordered consumer that does not renew its queue lock for so long loses it")
+    lock_ms: int = _why(
+        60_000, "an ordered consumer that does not renew its queue lock within this time loses it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRules:
+    """Committed offsets of consumer groups."""
+
     flush_interval_ms: int = _why(5_000, "how often consumer offsets are written to disk")
     version_step: int = _why(500, "commits between two versions of the offset table")
     reset_here: bool = _why(
@@ -86,40 +100,46 @@ class OffsetRules:
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    flush_interval_ms: int = _why(10_000, "how often it is written to disk which delayed messages are done")
+    """Delay levels."""
+
+    flush_interval_ms: int = _why(10_000, "how often the progress of delayed messages is written to disk")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRules:
-    timeout_ms: int = _why(6_000, "producers are asked about a transaction when it has been open for so long")
-    check_interval_ms: int = _why(30_000, "between two rounds of asking")
-    check_most: int = _why(15, "asked about so often, a transaction expires; it can be resumed")
+    """Transactions and the ledger."""
+
+    timeout_ms: int = _why(6_000, "producers are asked about a transaction that is open for this time")
+    check_interval_ms: int = _why(30_000, "time between two rounds of checks")
+    check_most: int = _why(15, "checks after which a transaction expires; it can be resumed")
     id_retention_hours: int = _why(
         2160,
-        "a transactional id of a Spark sink that was not used for so long expires: the number of its last "
-        "batch stays; 0: never. Longer than any job that is to go on is ever paused",
+        "a transactional id of a Spark sink expires after this time without use: the number of its last "
+        "batch stays; 0: never. Must be longer than any pause of a job that is to be resumed",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TimerRules:
-    enabled: bool = _why(True, "take messages that are to be delivered at any time of their own")
+    """Messages with a time of delivery of their own."""
+
+    enabled: bool = _why(True, "accept messages with a time of delivery of their own")
     precision_ms: int = _why(
         1_000, "length of a slot of the wheel; messages are delivered by the millisecond"
     )
     max_delay_s: int = _why(315_360_000, "how far ahead a message may be due: ten years; Apache's is 3 days")
     roll_window_slots: int = _why(
-        172_800, "what is due later is put into the wheel again when so many passed"
+        172_800, "messages due later than this many slots are put into the wheel again on the way"
     )
-    log_file_size: int = _why(
-        104_857_600, "bytes of a file of the timer log; files that are there keep theirs"
-    )
-    flush_interval_ms: int = _why(1_000, "how often it is written to disk which timers are done")
+    log_file_size: int = _why(104_857_600, "bytes of a file of the timer log; existing files keep their size")
+    flush_interval_ms: int = _why(1_000, "how often the progress of timers is written to disk")
     recall: bool = _why(True, "let producers recall messages that wait")
 
 
 @dataclass(frozen=True, slots=True)
 class PollConfig:
+    """Pulls that wait for messages."""
+
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
     max_parked: int = _why(100_000, "pulls held at once; one more is answered without waiting")
@@ -129,6 +149,8 @@ class PollConfig:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
+    """Filters by expressions and modules."""
+
     enabled: bool = _why(False, "consumers may choose messages by SQL92 expressions over properties")
     retries: bool = _why(False, "expressions choose among messages that are tried again, too")
     bit_maps: bool = _why(False, "note with each message which groups want it (needs enableConsumeQueueExt)")
@@ -142,6 +164,8 @@ class FilterRules:
 
 @dataclass(frozen=True, slots=True)
 class SendConfig:
+    """Sends and replies."""
+
     region_id: str = _why("DefaultRegion", "stamped on every message and answer")
     trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
     accept_from_ms: int = _why(0, "sends before this time (ms since 1970) are refused")
@@ -151,6 +175,8 @@ class SendConfig:
 
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
+    """Configuration changes over the wire."""
+
     black_list: tuple[str, ...] = _why(
         ("configBlackList", "brokerConfigPath"),
         "keys that nobody may change over the wire; those that name a path or a command are on it anyway",
@@ -159,6 +185,8 @@ class RemoteConfig:
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
+    """How long requests may wait before they are refused."""
+
     enabled: bool = _why(True, "refuse requests (SYSTEM_BUSY) that waited too long before they were begun")
     send_ms: int = _why(200, "how long a send may wait")
     pull_ms: int = _why(5_000, "how long a pull may wait before it is looked at")
@@ -171,6 +199,8 @@ class WaitLimits:
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig:
+    """Metrics for Prometheus."""
+
     exporter: Literal["DISABLE", "PROM"] = _why("DISABLE", "PROM serves figures for Prometheus at /metrics")
     host: str = _why("", "where /metrics is served; empty: bindAddress")
     port: int = _why(5557, "port of /metrics; 0: any free")
@@ -185,6 +215,8 @@ class MetricsConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
+    """The whole configuration of a broker."""
+
     identity: Identity = field(default_factory=Identity)
     listening: ListenConfig = field(default_factory=ListenConfig)
     name_servers: NameServerConfig = field(default_factory=NameServerConfig)
@@ -205,7 +237,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A configuration that can be used, and the lines that belong into the log at start."""
+    """A valid configuration, and the warnings to log at start."""
 
     config: BrokerConfig
     warnings: tuple[str, ...] = ()
@@ -217,7 +249,7 @@ def load(
     flags: Mapping[str, str] | None = None,
     host_name: str = "DEFAULT_BROKER",
 ) -> LoadedConfig:
-    """Default < file < environment < flags. Flags and environment use the same keys and texts as the file."""
+    """Merges default < file < environment < flags. All of them use the same keys and texts as the file."""
     environ = environ or {}
     entries = [
         *_from_file(file_text),
@@ -240,13 +272,13 @@ def load(
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
-    """One key set to another value; raises ConfigError when the text cannot be one."""
+    """Returns the configuration with one key changed. Raises ConfigError for a text that is not accepted."""
     row = settings.SETTINGS[settings.ALIASES.get(key, key)]
     return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))), {})
 
 
 def show(config: BrokerConfig, important_only: bool = False) -> dict[str, str]:
-    """Apache's key and the text that would set it, for `-p`, `-m` and whoever asks over the wire."""
+    """Returns Apache's keys and the texts that would set them, for `-p`, `-m` and requests."""
     return {
         key: row.reader.show(get(config, row.path))
         for key, row in sorted(settings.SETTINGS.items())
@@ -270,7 +302,7 @@ def put(config: Any, path: str, value: Any) -> Any:
 
 
 def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every leaf of the configuration with its description."""
+    """Yields every leaf of the configuration with its description."""
     for leaf in fields(config):
         value = getattr(config, leaf.name)
         if is_dataclass(value):
@@ -281,7 +313,7 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """One setting and where it came from, for the operator who has to find it again."""
+    """One setting and where it came from, so that the operator finds it again."""
 
     key: str
     text: str
@@ -323,7 +355,7 @@ def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> dict[str, _So
     for entry in entries:
         earlier = last.pop(entry.key, None)
         if earlier is not None and earlier.line and entry.line:
-            warnings.append(f"{entry.source}: set before in line {earlier.line}; the last one counts")
+            warnings.append(f"{entry.source}: already set in line {earlier.line}; the last one counts")
         last[entry.key] = entry
     return last
 
@@ -338,11 +370,11 @@ def _value(reader: ValueReader, entry: _Sourced) -> Any:
     try:
         return reader.read(entry.text)
     except NotAccepted:
-        raise entry.error(f"{entry.text!r} is not accepted, but {reader.accepts}") from None
+        raise entry.error(f"must be {reader.accepts}, got {entry.text!r}") from None
 
 
 class _Unused:
-    """Known keys that set nothing, gathered: one line for each feature to come, one for all others."""
+    """Known keys without effect: one warning for each planned feature, one for all others."""
 
     def __init__(self) -> None:
         self.later: dict[str, list[str]] = {}
@@ -356,7 +388,7 @@ class _Unused:
 
 
 def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> None:
-    """A key that sets nothing: it tunes what is not there, is of a feature to come, or is unknown."""
+    """Handles a key that sets no field: without effect here, of a planned feature, or unknown."""
     fixed = settings.FIXED.get(entry.key)
     if fixed is not None:
         if entry.text.lower() not in fixed.accepted:
@@ -370,7 +402,7 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 
 
 def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
-    """What only shows when values meet. `used` says where they come from."""
+    """Checks values that depend on each other. `used`: where they come from."""
 
     def error(message: str, key: str) -> ConfigError:
         return used[key].error(message) if key in used else ConfigError(message, key)

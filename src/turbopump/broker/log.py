@@ -1,8 +1,8 @@
-"""What the broker needs of a log of messages. Today it is the local one, `store/message_log.py`.
+"""The interface of the message log that broker modules use. Today it is that of `store/message_log.py`.
 
 A log that is replicated, or agreed on by a quorum, can take its place: it appends in the same way, but its
-committed end follows the copies, and it may have to cut records that were never committed. When a message is
-safe is not decided here: see the acknowledgement.
+committed end follows the copies, and it may have to cut records that were never committed. Whether a
+message is safe is decided in `acknowledgement.py`.
 """
 
 from collections.abc import Sequence

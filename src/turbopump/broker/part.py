@@ -1,4 +1,4 @@
-"""The parts of a broker, and what they are built from.
+"""The parts of a broker, and the context that they are built from.
 
 Each package of the broker has a `part.py` with one function `build(context) -> Part`; `server.py` lists them
 in the order in which they are built. A part is a value: request handlers, kinds of message, background work,
@@ -33,12 +33,12 @@ Work = Coroutine[Any, Any, None]
 
 
 def _nothing(config: BrokerConfig) -> None:
-    """For parts that have nothing to change while they run."""
+    """Ignores a changed configuration: the default of parts."""
 
 
 @dataclass(kw_only=True)
 class Part:
-    """One subject of a broker. What others need of it is in the fields of a subclass."""
+    """One subject of a broker. A subclass has fields for the objects that other parts use."""
 
     routes: Routes = field(default_factory=dict)
     main_routes: Routes = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Part:
     kinds: Sequence[WaitingKind] = ()
     """Kinds of message, which claim before those of the parts built earlier."""
     bulk: Callable[[Router], BulkHandler] | None = None
-    """Makes the handler that serves plain sends together, one for each port."""
+    """Makes the bulk handler of plain sends, one for each port."""
     observe: Observe | None = None
     """Called with every answer."""
     tasks: Sequence[Callable[[], Work]] = ()
@@ -63,7 +63,7 @@ class Part:
 
 @dataclass(kw_only=True)
 class Context:
-    """What parts are built from, and the parts that were built before."""
+    """The objects that parts are built from, and the parts that were built before."""
 
     config: Callable[[], BrokerConfig]
     """The configuration as it is now."""
@@ -77,7 +77,7 @@ class Context:
     registration: NameServerRegistration
     servers: tuple[Server, Server]
     address: str
-    """Under which clients reach this broker."""
+    """Address under which clients reach this broker."""
     recovered_end: int | None
     """End of the log when the broker started after a crash that may have cost later messages."""
     clock: Clock
@@ -91,9 +91,9 @@ class Context:
     """The kinds of message of all parts built so far."""
     parts: list[Part] = field(default_factory=list)
     routers: list[Router] = field(default_factory=list)
-    """Of the main and the fast port, once requests are served."""
+    """Routers of the main and the fast port, once requests are served."""
     topic_listeners: list[Callable[[list[Topic]], None]] = field(default_factory=list)
-    """Called with topics that are new or different; with none when one is gone."""
+    """Called with new or changed topics; with an empty list when one was deleted."""
 
     def add(self, part: Part) -> None:
         """Makes a part known to those built after it."""

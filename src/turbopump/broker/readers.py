@@ -1,4 +1,4 @@
-"""Texts of a configuration file become values here, or a sentence about what would have been accepted."""
+"""Reads the texts of a configuration file as values, and describes the texts that are accepted."""
 
 import re
 from collections.abc import Callable
@@ -9,11 +9,13 @@ from turbopump.protocol.addresses import MAX_PORT, has_host_and_port, split_list
 
 
 class NotAccepted(Exception):
-    """The text of a value; whoever knows its key and line says the rest."""
+    """The text of a value is not accepted. The caller, which knows key and line, makes the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueReader:
+    """Reads and shows the values of a setting. `accepts` completes "must be …"."""
+
     accepts: str
     read: Callable[[str], Any]
     show: Callable[[Any], str] = str
@@ -31,6 +33,8 @@ TEXT = ValueReader("text", str)
 
 
 def integer(low: int, high: int, meaning: str = "") -> ValueReader:
+    """Returns a reader of whole numbers in a range."""
+
     def read(text: str) -> int:
         digits = text[1:] if text[:1] in ("-", "+") else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(text) <= high):
@@ -41,6 +45,8 @@ def integer(low: int, high: int, meaning: str = "") -> ValueReader:
 
 
 def choice(*values: str) -> ValueReader:
+    """Returns a reader of one of these texts, in upper or lower case."""
+
     def read(text: str) -> str:
         for value in values:
             if text.upper() == value.upper():
@@ -138,7 +144,7 @@ PERCENT_OR_NONE = integer(0, 100, "percent")
 
 
 def _precision(text: str) -> int:
-    """The nearest below of those that there are, as Apache takes it; 100 at least."""
+    """Returns the nearest precision below that is supported, as Apache does; at least 100."""
     asked = INTERVAL.read(text)
     return max([known for known in (100, 200, 500, 1000) if known <= asked], default=100)
 

@@ -1,7 +1,7 @@
 """The root of a broker process: builds the parts, starts them in order, stops them in reverse.
 
-Parts receive the two or three things they use, never the broker. What configuration decides is decided here
-once, by the object that is picked. Nothing else in this package knows how many parts there are.
+Parts receive the few objects they use, never the broker. A choice made by configuration is made here once, by
+the object that is picked. No other module of this package knows how many parts there are.
 """
 
 import contextlib
@@ -98,12 +98,12 @@ class Broker:
 
     @property
     def acknowledgement(self) -> str:
-        """What the answer to a send means, in words."""
+        """What the answer to a send guarantees, as a sentence."""
         return promise(self.config.store)
 
     @property
     def trouble(self) -> str | None:
-        """Why messages are refused at the moment; None when all is well."""
+        """Why messages are refused at the moment; None when they are accepted."""
         return "it is not running" if self._store is None else self._store.flags.reason
 
     async def start(self) -> None:
@@ -134,7 +134,7 @@ class Broker:
                 if part.bulk is not None:
                     router.serve_in_bulk(part.bulk(router))
         self._announce_topics(context)
-        # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
+        # Stopped in reverse: unregister, answer waiting requests, take no more requests, then the rest.
         flow = RequestWaits(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
         for server, router in zip(context.servers, context.routers, strict=True):
             server.late_requests = LateRequests(flow.late, flow.shortest_s)
@@ -156,7 +156,7 @@ class Broker:
         await context.registration.registered(REGISTERED_WITHIN_S)
 
     async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
-        """Opens the store, reads the tables and takes the ports. Nobody is served yet."""
+        """Opens the store, reads the tables and binds the ports. No request is served yet."""
         config, clock = self.config, self._clock
         compiled = twins()
         log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
@@ -173,7 +173,7 @@ class Broker:
         stack.push_async_callback(client.close)
         pause_s = config.offsets.flush_interval_ms / 1000
         table_files = TableFiles(tables, files, self._workers, stack, pause_s)
-        recovered_end = self._mend_offsets(store, tables, files)
+        recovered_end = self._repair_offsets(store, tables, files)
         acknowledgement = choose(config.store, config.identity.role, store.flusher)
         context = Context(
             config=lambda: self.config,
@@ -208,7 +208,7 @@ class Broker:
         )
 
     async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
-        """Both ports are ours from here on; nobody is served yet."""
+        """Binds both ports. No request is served yet."""
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
@@ -225,7 +225,7 @@ class Broker:
         return main, fast
 
     async def _store_host(self) -> bytes:
-        """The address that is stamped on records: of a host name, what it stands for now."""
+        """Returns the packed address that is stamped on records. A host name is resolved."""
         host, port = _split(self.address)
         try:
             return pack_host(host, port)
@@ -251,7 +251,7 @@ class Broker:
             config.sending.reject_transactions,
         )
 
-    def _mend_offsets(self, store: Store, tables: Tables, files: ConfigFiles) -> int | None:
+    def _repair_offsets(self, store: Store, tables: Tables, files: ConfigFiles) -> int | None:
         """Brings committed offsets back into their queues after a crash. Returns where the log ended then."""
         tables.offsets.is_used = lambda topic: (
             not tables.topics.is_light(topic) or store.queues.is_used(topic)
@@ -259,12 +259,12 @@ class Broker:
         if self.config.filters.bit_maps:
             store.queues.files.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.recover(store.queues, store.recovered_end, self._clock.now_ms())
-        if store.recovered_end is not None:  # before anything is written where messages were lost
+        if store.recovered_end is not None:  # before anything is appended where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
         return recovered_end
 
     def _announce_topics(self, context: Context) -> None:
-        """Tells all who keep something of a topic when it is new or different."""
+        """Connects the topic table to all listeners of new and changed topics."""
         store, topics = context.store, context.tables.topics
 
         def topics_changed(changed: list[Topic]) -> None:
@@ -279,7 +279,7 @@ class Broker:
         topics.adopt(store.queues.topics)
 
     def _apply(self, config: BrokerConfig, store: Store, context: Context) -> None:
-        """Takes over a configuration that was changed while the broker runs."""
+        """Applies a configuration that was changed while the broker runs."""
         self.config = config
         context.tables.configure(config)
         store.configure(config.store)
@@ -291,7 +291,7 @@ class Broker:
 
 
 class _NotReady:
-    """Closes connections: the port is ours, the broker is not ready. Clients try again."""
+    """Closes connections while the port is bound and the broker is not ready. Clients try again."""
 
     shortcut = None
 

@@ -1,5 +1,6 @@
-"""What the broker remembers beside its messages, and the files where it does. Which part uses which table is
-not known here.
+"""The tables of a broker beside its messages, and the files that keep them.
+
+Which part uses which table is not known here.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ GROUPS_FILE = "subscriptionGroup.json"
 
 
 class Tables:
+    """Topics, groups, offsets, filters, members, locks and counts of a broker."""
+
     def __init__(
         self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
     ) -> None:
@@ -44,7 +47,7 @@ class Tables:
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Takes over what can change while the broker runs."""
+        """Applies settings that can change while the broker runs."""
         self.topics.configure(config.topics)
         self.groups.configure(config.groups)
         self.filters.configure(config.filters)
@@ -59,7 +62,7 @@ class Tables:
 
 
 class TableFiles:
-    """When a table changes, its file is written. Who hears of changed topics calls that of topics."""
+    """Writes the file of a table when it changes. The listener of topics calls `topics.changed` itself."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class TableFiles:
 
 
 def load(files: ConfigFiles, name: str, take: Callable[[bytes], int]) -> None:
-    """Hands over what the file says, or its backup when that cannot be read."""
+    """Passes the content of a file to `take`, or that of its backup when the file cannot be read."""
 
     def valid(data: bytes) -> bool:
         take(data)

@@ -1,7 +1,7 @@
-"""The topics of this broker: which there are, how they come and go, what their file and the wire say.
+"""The topics of this broker: looking up, creating, changing, and their form in files and on the wire.
 
-In: questions and changes from the handlers. Out: topics, or a refusal in Apache's words; every change is
-told to `on_change`, which keeps it on disk and in the routes. No disk and no socket is touched here.
+In: lookups and changes from the handlers. Out: topics, or a refusal with Apache's remark; every change is
+passed to `on_change`, which keeps it on disk and in the routes. No disk and no socket is touched here.
 """
 
 import logging
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
-CREATED_LINES = 20  # about topics that clients create, per ...
-CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
-ADOPTED_QUEUES = 4  # what producers ask for when a topic is created on the way
+MAX_CREATED_LINES = 20  # in the log, about topics that clients create, per interval:
+CREATED_INTERVAL_S = 1.0  # a burst of thousands would stall the broker with its own log
+ADOPTED_QUEUES = 4  # as producers ask for when a send creates a topic
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Replaced, never changed: who holds one looks it up again after a change."""
+    """One topic. Replaced, never changed: a holder looks it up again after a change."""
 
     name: str
     read_queues: int = 16
@@ -45,7 +45,7 @@ class Topic:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """As Apache prints it in remarks."""
+        """Returns the text that Apache prints in remarks."""
         pairs = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
         return (
             f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
@@ -84,23 +84,23 @@ OnChange = Callable[[list[Topic]], None]
 
 
 class Topics:
-    """`on_change` gets the topics that are new or different; an empty list when one is gone."""
+    """The topic table. Calls `on_change` with new or changed topics, with an empty list after a deletion."""
 
     def __init__(
         self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False
     ) -> None:
-        """`light_queues`: whatever begins with %LMQ% is one, and needs no entry in the table."""
+        """`light_queues`: names that begin with %LMQ% are light queues, without an entry in the table."""
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
-        self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
+        self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, MAX_CREATED_LINES)
         built_in = built_in_topics(rules, identity)
         self._table: dict[str, Topic] = {topic.name: topic for topic in built_in}
         self._system = names.SYSTEM_TOPICS | self._table.keys()
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.on_change: OnChange = lambda topics: None
 
-    # Looking
+    # looking up
 
     def find(self, name: str) -> Topic | None:
         topic = self._table.get(name)
@@ -120,10 +120,10 @@ class Topics:
     def system_names(self) -> list[str]:
         return sorted(self._system)
 
-    # Changing
+    # changing
 
     def configure(self, rules: TopicRules) -> None:
-        """Other rules from now on. What the broker as a whole may do shows in every route: all are told."""
+        """Replaces the rules. A new permission of the broker changes every route: announces all topics."""
         permission_changed = rules.permission != self._rules.permission
         self._rules = rules
         if permission_changed:
@@ -132,7 +132,7 @@ class Topics:
     def for_send(
         self, name: str, default_topic: str, default_queues: int, unit_mode: bool, peer: tuple[str, int]
     ) -> Topic:
-        """The topic, created by the rules of its default topic when there is none, or TopicNotFound."""
+        """Returns a topic, created after its default topic if needed. Raises TopicNotFound."""
         topic = self._table.get(name)
         if topic is not None:
             return topic
@@ -142,7 +142,7 @@ class Topics:
         if model is not None:
             queues = max(0, min(default_queues, model.write_queues))
             perm = model.perm & ~INHERIT
-            self._say_created("Topic %s is created, %d queues, by a send from %s:%d", name, queues, *peer)
+            self._log_created("Created topic %s, %d queues, by a send from %s:%d", name, queues, *peer)
             return self._put(Topic(name, queues, queues, perm, model.filter_type, sys_flag))
         if is_retry:
             return self.for_group(name, 1, sys_flag=sys_flag)
@@ -156,13 +156,13 @@ class Topics:
         sys_flag: int = 0,
         purpose: str = "for a consumer group",
     ) -> Topic:
-        """The retry or dead-letter topic of a group, created when there is none. `order` None: as it is.
+        """Returns the retry or dead-letter topic of a group, created if needed. `order` None: unchanged.
 
-        It grows with the group's number of retry queues: what is written beyond its queues nobody reads.
+        It grows with the group's number of retry queues: no consumer reads messages beyond its queues.
         """
         topic = self._table.get(name)
         if topic is None:
-            self._say_created("Topic %s is created, %d queues, %s", name, queues, purpose)
+            self._log_created("Created topic %s, %d queues, %s", name, queues, purpose)
             return self._put(Topic(name, queues, queues, READ_WRITE, sys_flag=sys_flag, order=bool(order)))
         if order is None:
             order = topic.order
@@ -180,7 +180,7 @@ class Topics:
         return self.update_all([(wanted, changes)])
 
     def update_all(self, wanted: Iterable[tuple[Topic, Mapping[str, str]]]) -> bool:
-        """All or none: the first refusal leaves every topic as it was."""
+        """Creates or replaces all topics or none: the first refusal leaves every topic unchanged."""
         after = [self._checked(topic, changes) for topic, changes in wanted if not self.is_light(topic.name)]
         changed = [topic for topic in after if topic != self._table.get(topic.name)]
         for topic in changed:
@@ -196,12 +196,12 @@ class Topics:
         self.check_changeable(name)
         if self._table.pop(name, None) is None:
             return False
-        log.info("Topic %s is deleted", name)
+        log.info("Deleted topic %s", name)
         self._changed([])
         return True
 
     def mark_ordered(self, ordered: Iterable[str]) -> None:
-        """What name servers know as order topics is one here too, where it exists."""
+        """Marks existing topics as ordered that a name server has as order topics."""
         found = [topic for name in ordered if (topic := self._table.get(name)) and not topic.order]
         for topic in found:
             self._table[topic.name] = replace(topic, order=True)
@@ -211,10 +211,10 @@ class Topics:
             )
             self._changed([])
 
-    # Files and routes
+    # files and routes
 
     def load(self, data: bytes) -> int:
-        """Takes the topics of a topics.json, over the built-in ones; returns how many."""
+        """Reads topics.json over the built-in topics. Returns the number of topics in it."""
         table = TopicConfigSerializeWrapper.decode(data)
         for name, config in table.topicConfigTable.items():
             topic = from_wire(config)
@@ -223,18 +223,18 @@ class Topics:
         return len(table.topicConfigTable)
 
     def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
-        """Topics that have messages but no entry here: created just before a crash, and acknowledged."""
+        """Adds topics that have messages but no entry: created and acknowledged just before a crash."""
         for name, count in with_queues(self._table).items():
             if self.is_system(name) or name.startswith(names.LIGHT_PREFIX) or not is_valid(name):
                 continue
             count = count if names.is_retry_or_dlq(name) else max(count, ADOPTED_QUEUES)
             log.warning(
-                "Topic %s has messages but no entry in topics.json: it is back, %d queues", name, count
+                "Topic %s has messages but no entry in topics.json: restored with %d queues", name, count
             )
             self._put(Topic(name, count, count))
 
     def dump(self) -> bytes:
-        """A topics.json that 4.9 and 5.x brokers read."""
+        """Returns a topics.json that 4.9 and 5.x brokers read."""
         return msgspec.json.format(msgspec.json.encode(self.to_wire(self._table.values())), indent=1)
 
     def to_wire(self, topics: Iterable[Topic]) -> TopicConfigSerializeWrapper:
@@ -242,9 +242,9 @@ class Topics:
         return TopicConfigSerializeWrapper(dataVersion=self.version, topicConfigTable=table)
 
     def registrations(self, names: Iterable[str] | None = None) -> TopicConfigSerializeWrapper:
-        """All topics, or those of these names that exist, as routes show them.
+        """Returns all topics, or those of these names that exist, as routes show them.
 
-        None has more permission than the broker as a whole.
+        No topic has more permission than the broker as a whole.
         """
         found = self.all() if names is None else [topic for name in names if (topic := self.find(name))]
         allowed = self._rules.permission
@@ -252,7 +252,7 @@ class Topics:
             found = [replace(topic, perm=topic.perm & allowed) for topic in found]
         return self.to_wire(found)
 
-    # Parts
+    # parts
 
     def _model(self, default_topic: str) -> Topic | None:
         if default_topic == names.AUTO_CREATE_TOPIC and not self._rules.auto_create:
@@ -265,15 +265,16 @@ class Topics:
         self.check_changeable(wanted.name)
         if wanted.filter_type not in FILTER_TYPES:
             raise SystemFailure(f"topicFilterType = [{wanted.filter_type}] value invalid")
-        if max(wanted.read_queues, wanted.write_queues) > MAX_QUEUES:  # Apache takes any number
-            raise InvalidParameter(f"a topic has at most {MAX_QUEUES} queues")
+        queues = max(wanted.read_queues, wanted.write_queues)
+        if queues > MAX_QUEUES:  # Apache accepts any number
+            raise InvalidParameter(f"a topic must have at most {MAX_QUEUES} queues, got {queues}")
         if changes.get(f"+{attributes.MESSAGE_TYPE}") == "MIXED" and not self._rules.mixed_types:
             raise InvalidParameter("MIXED message type is not supported.")
         known = self._table.get(wanted.name)
         after = attributes.altered(known.attributes if known else None, changes)
         return replace(wanted, attributes=after)
 
-    def _say_created(self, text: str, *args: object) -> None:
+    def _log_created(self, text: str, *args: object) -> None:
         self._created.log(self._clock.monotonic(), text, *args)
 
     def _put(self, topic: Topic) -> Topic:
@@ -289,9 +290,9 @@ class Topics:
 
 
 def built_in_topics(rules: TopicRules, identity: Identity) -> list[Topic]:
-    """What 5.5.0 has from the start, also for features that are not here yet.
+    """Returns the topics that 5.5.0 has from the start, also for features that are not supported yet.
 
-    Those are empty and closed to senders, and tools that list or look for them find what they expect.
+    Those are empty and closed to senders, so tools that list or look for them find what they expect.
     """
     cluster, broker = identity.cluster_name, identity.broker_name
     one = [

@@ -73,20 +73,20 @@ def test_old_spellings_still_set_the_file_sizes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("listenPort=99999", "line 2: listenPort: '99999' is not accepted, but a port from 0 to 65535"),
-        ("listenPort=", "line 2: listenPort: '' is not accepted, but a port from 0 to 65535"),
+        ("listenPort=99999", "line 2: listenPort: must be a port from 0 to 65535, got '99999'"),
+        ("listenPort=", "line 2: listenPort: must be a port from 0 to 65535, got ''"),
         (
             "autoCreateTopicEnable=yes",
-            "line 2: autoCreateTopicEnable: 'yes' is not accepted, but true or false",
+            "line 2: autoCreateTopicEnable: must be true or false, got 'yes'",
         ),
         (
             "flushDiskType=SYNC",
-            "line 2: flushDiskType: 'SYNC' is not accepted, but ASYNC_FLUSH or SYNC_FLUSH",
+            "line 2: flushDiskType: must be ASYNC_FLUSH or SYNC_FLUSH, got 'SYNC'",
         ),
         ("deleteWhen=04;25", "line 2: deleteWhen: .* several separated by ;"),
-        ("namesrvAddr=localhost", "line 2: namesrvAddr: 'localhost' is not accepted, but host:port"),
+        ("namesrvAddr=localhost", "line 2: namesrvAddr: must be host:port.*, got 'localhost'"),
         ("messageDelayLevel=1s  5s", "line 2: messageDelayLevel: .* separated by one space"),
-        ("messageDelayLevel=1s 5", "line 2: messageDelayLevel: '1s 5' is not accepted, but times such as"),
+        ("messageDelayLevel=1s 5", "line 2: messageDelayLevel: must be times such as"),
         ("messageDelayLevel=-1s", "line 2: messageDelayLevel: "),
         ("storePathCommitLog=/a,/b", "line 2: storePathCommitLog: .* one directory"),
         ("brokerRole=SLAVE", "line 2: brokerRole: .*slaves are not supported yet"),
@@ -95,7 +95,7 @@ def test_old_spellings_still_set_the_file_sizes() -> None:
         ("inSyncReplicas=2", "line 2: inSyncReplicas: '2' is not supported yet"),
         ("brokerId=1", "line 2: brokerId: only a slave"),
         ("listenPort=2", "line 2: listenPort: the fast port"),
-        ("storePathRootDir=", "line 2: storePathRootDir: '' is not accepted, but one directory"),
+        ("storePathRootDir=", "line 2: storePathRootDir: must be one directory, got ''"),
         ("flushDiskTyp=SYNC_FLUSH", r"line 2: flushDiskTyp: unknown key; did you mean flushDiskType\?"),
         ("brokerIp1=10.0.0.1", r"line 2: brokerIp1: unknown key; did you mean brokerIP1\?"),
     ],
@@ -106,9 +106,11 @@ def test_what_cannot_be_used_is_refused_with_its_place(text: str, message: str) 
 
 
 def test_a_bad_flag_or_variable_is_named_as_such() -> None:
-    with pytest.raises(ConfigError, match="environment variable TURBOPUMP_LISTEN_PORT: 'x' is not accepted"):
+    with pytest.raises(
+        ConfigError, match="environment variable TURBOPUMP_LISTEN_PORT: must be a port from 0"
+    ):
         load(b"", {"TURBOPUMP_LISTEN_PORT": "x"})
-    with pytest.raises(ConfigError, match="flag for listenPort: 'x' is not accepted"):
+    with pytest.raises(ConfigError, match="flag for listenPort: must be a port from 0"):
         load(b"", {}, {"listenPort": "x"})
 
 
@@ -183,7 +185,7 @@ def test_what_apaches_broker_prints_about_itself_can_be_loaded(version: str) -> 
 def test_a_key_set_twice_is_named_and_the_last_one_counts() -> None:
     loaded = load(b"brokerName=a\n\nbrokerName=b")
     assert loaded.config.identity.broker_name == "b"
-    assert loaded.warnings == ("line 3: brokerName: set before in line 1; the last one counts",)
+    assert loaded.warnings == ("line 3: brokerName: already set in line 1; the last one counts",)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_what_is_printed_can_be_loaded_again() -> None:
 def test_one_key_can_be_changed_in_a_configuration() -> None:
     config = configuration.change(BrokerConfig(), "brokerPermission", "4")
     assert config.topics.permission == 4
-    with pytest.raises(ConfigError, match="brokerPermission: '9' is not accepted"):
+    with pytest.raises(ConfigError, match="brokerPermission: must be a whole number from 0 to 7, got '9'"):
         configuration.change(config, "brokerPermission", "9")
 
 

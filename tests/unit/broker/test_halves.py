@@ -15,7 +15,7 @@ from turbopump.broker.transactions.halves import (
     step,
 )
 
-RULES = CheckRules(timeout_ms=6000, most=15, lifetime_ms=100_000)
+RULES = CheckRules(timeout_ms=6000, max_checks=15, lifetime_ms=100_000)
 
 
 def half(offset: int, root: int | None = None) -> OpenHalf:

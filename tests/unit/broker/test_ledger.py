@@ -221,7 +221,7 @@ def test_open_half_messages_are_found_by_batch_and_forgotten_when_they_end() -> 
 
 
 def test_what_a_ledger_decides_about_never_expires_and_nobody_is_asked() -> None:
-    rules = CheckRules(timeout_ms=1, most=1, lifetime_ms=1)
+    rules = CheckRules(timeout_ms=1, max_checks=1, lifetime_ms=1)
     assert step(99, 0, NEVER_MS, False, 10**15, rules) is CheckStep.WAIT
     assert step(99, 0, NEVER_MS, True, 10**15, rules) is CheckStep.MOVE
 
@@ -259,7 +259,7 @@ def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> No
     assert again.books == ledger.books
     assert again.books["id"].used_ms == 1000
     open_(again, "r2")
-    assert entry_of(again.books["id"], 4) == books.NOBODY, "batch 4 is not written again"
+    assert entry_of(again.books["id"], 4) == books.NO_WINNERS, "batch 4 is not written again"
     assert judged(again, 5, "x", "r2") is None
     assert decide(again, 5, "x", run="r2").tokens == ("x",)
 

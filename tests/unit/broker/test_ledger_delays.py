@@ -171,7 +171,7 @@ async def test_what_is_rolled_back_never_comes(desk: Desk) -> None:
         (at(10**16), "timer message illegal"),
         ({"TIMER_DELIVER_MS": "x"}, "timer message illegal"),
         ({"TIMER_DELAY_SEC": "315360001"}, "timer message illegal"),
-        ({"DELAY": "x"}, "the delay level is no number"),
+        ({"DELAY": "x"}, "the delay level must be a number"),
     ],
 )
 @in_broker(**TIMED)

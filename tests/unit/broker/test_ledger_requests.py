@@ -386,7 +386,7 @@ async def test_a_book_that_nobody_uses_expires_and_whoever_comes_back_writes_not
     assert "query was not used for 60 hours and has expired; batches up to 3 stay decided" in caplog.text
     assert (await write(desk, 4, "b", ROWS)).code == FENCED
     assert (await open_(desk, "r2")).code == OK
-    assert "Transactional id query is back; it goes on behind batch 3" in caplog.text
+    assert "Transactional id query is in use again; it continues after batch 3" in caplog.text
     assert (await book(desk)).highest == 3
     refused = await write(desk, 3, "c", ROWS, run="r2")
     assert (refused.code, refused.remark) == (ILLEGAL, "batch 3 of query is decided already")

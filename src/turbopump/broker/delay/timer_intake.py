@@ -1,7 +1,7 @@
-"""The way into the wheel of timers, for whoever stores messages; and recalls (code 370).
+"""Timed messages as a kind of message, and recalls of them (code 370).
 
 In: the properties of a message. Out: whether it has to wait, where, and the handle by which its producer can
-recall it. Firing is the subject of `timers.py`.
+recall it. Delivery is the subject of `timers.py`.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 
-# 128 bytes are left for the properties of the way through the wheel.
+# 128 bytes are left for the properties that the wheel adds.
 MAX_PROPERTIES = properties.MAX_BYTES - 128
 
-NOTHING_SAID = "not set any response code"  # Apache's remark on a recall that succeeds
+SUCCESS_REMARK = "not set any response code"  # Apache's remark on a recall that succeeds
 
 
 class TimerIntake:
@@ -45,10 +45,10 @@ class TimerIntake:
         self._clock = clock
         self._precision_ms = precision_ms
         self.on_postponed: Callable[[], None] = lambda: None
-        """Called after a message was appended to the queue of those that wait."""
+        """Called after a message was appended to the queue of timers."""
 
     def check(self, pairs: dict[str, str]) -> None:
-        """Raises Refused when what a message asks for cannot be. For one that waits for its commit first."""
+        """Raises Refused when the time of a message, which waits for its commit first, is not allowed."""
         timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
 
     def claim(self, message: Arriving) -> Placement | None:
@@ -62,7 +62,7 @@ class TimerIntake:
             return self._postponed(pairs, due_ms, topic, queue_id)
         try:
             return self.postpone(pairs, topic, queue_id)
-        except Refused:  # allowed when it was sent, but not any more: it is delivered now
+        except Refused:  # its time was allowed when it was sent, but is not any more: it is delivered now
             return None
 
     def stored(self, draft: Draft, appended: Appended) -> None:
@@ -74,8 +74,9 @@ class TimerIntake:
         return "a message of a batch cannot have a time of its own; send it alone"
 
     def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Placement | None:
-        """Changes the properties to those of a message that waits; None: it does not, and they stay. Raises
-        Refused when what it asks for cannot be.
+        """Changes the properties to those of a message that waits, and returns where.
+
+        None: it does not wait, and its properties are unchanged. Raises Refused when its time is not allowed.
         """
         due_ms = timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
         return self._postponed(pairs, due_ms, topic, queue_id)
@@ -97,12 +98,12 @@ class TimerIntake:
 
 
 class RecallHandler:
-    """A recall is a message that waits in the same slot as the one that it recalls."""
+    """Handles recalls: each becomes a message in the slot of the one that it recalls."""
 
     def __init__(
         self,
         topics: Topics,
-        timing: TimerIntake,
+        intake: TimerIntake,
         writer: MessageWriter,
         rules: Callable[[], TimerRules],
         writable: Callable[[], bool],
@@ -111,7 +112,7 @@ class RecallHandler:
         region: str,
     ) -> None:
         self._topics = topics
-        self._timing = timing
+        self._intake = intake
         self._writer = writer
         self._rules = rules
         self._writable = writable
@@ -132,10 +133,10 @@ class RecallHandler:
         if not (await self._writer.acknowledgement.safe(offset + size)).is_safe:
             return reply(request.command, ResponseCode.SYSTEM_ERROR, "the recall is not on disk", region)
         ext = {"msgId": handle.unique_key, **region}
-        return reply(request.command, ResponseCode.SUCCESS, NOTHING_SAID, ext)
+        return reply(request.command, ResponseCode.SUCCESS, SUCCESS_REMARK, ext)
 
     def _checked(self, header: RecallMessageRequest) -> RecallHandle:
-        """By Apache's checks in their order."""
+        """Returns the handle of a recall, or raises Refused, by Apache's checks in their order."""
         if not self._rules().recall:
             raise Refused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if not self._writable():
@@ -163,7 +164,7 @@ class RecallHandler:
         now_ms, group = self._clock.now_ms(), request.header.producerGroup or ""
         due_ms = int(handle.due_ms)
         timer_records.recall(pairs, handle.topic, handle.unique_key, group, due_ms, now_ms)
-        postponed = self._timing.postpone(pairs, handle.topic, 0)
+        postponed = self._intake.postpone(pairs, handle.topic, 0)
         if postponed is None:
             raise _illegal("recall failed, timestamp invalid")
         try:
@@ -184,7 +185,7 @@ class RecallHandler:
             unique_key=handle.unique_key,
         )
         appended = self._writer.append_counted([draft])[0]
-        self._timing.on_postponed()
+        self._intake.on_postponed()
         return appended
 
 

@@ -2,11 +2,11 @@
 
 A timed message waits in rmq_sys_wheel_timer, queue 0. REAL_TOPIC and REAL_QID say where it belongs,
 TIMER_OUT_MS in which slot of the wheel: the last whole second before its time, as Apache counts. The exact
-time is in a property of ours, which those who consume the message never see. A recall is a message too: it
+time is in a property of ours, which consumers never see. A recall is a message too: it
 waits in the slot of the one that it recalls, and names it.
 
 Copies name the record that they were made of, as those of delayed messages do (`level_records.py`). Values
-in, values out; when a timer fires is the subject of `timers.py`.
+in, values out; deciding when a timer fires is the subject of `timers.py`.
 """
 
 import re
@@ -29,7 +29,7 @@ from turbopump.store.timer_log import DEFAULT, RECALL, ROLL, Unit
 
 RECALL_TAG = "_RECALL_TAG_"
 RECALL_BODY = b"0"
-MAX_DIGITS = 18  # of a time, or of how often it was put again: nobody writes longer ones
+MAX_DIGITS = 18  # of a time, or of the number of rolls
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _OUT_MS, _EXACT, _RECALLED, _ROLLS, _REAL_TOPIC, _UNIQUE_KEY, _ENQUEUED, _DEQUEUED = (
@@ -45,23 +45,23 @@ _OUT_MS, _EXACT, _RECALLED, _ROLLS, _REAL_TOPIC, _UNIQUE_KEY, _ENQUEUED, _DEQUEU
         properties.TIMER_DEQUEUE_MS,
     )
 )
-_OF_THE_WAY = (_EXACT, _ENQUEUED, _DEQUEUED, _ROLLS)
+_ADDED_BY_WHEEL = (_EXACT, _ENQUEUED, _DEQUEUED, _ROLLS)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingTimer:
-    """What is put into the wheel."""
+    """A message as it is put into the wheel."""
 
     slot_ms: int
     magic: int
     exact_ms: int
 
 
-# the way in
+# into the wheel
 
 
 def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """When a message is to be delivered; None: at once. By Apache's rules, in its order."""
+    """Returns when a message is to be delivered; None: at once. By Apache's rules, in their order."""
     if properties.TIMER_OUT_MS in pairs:
         return None  # as Apache: it has been through the wheel
     asked = _asked_for(pairs, now_ms, rules)
@@ -80,8 +80,10 @@ def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
 
 
 def promised_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """The same for a message that was taken by these rules, and has waited for its commit: it keeps its time,
-    whatever the rules say now. Refused, and to be asked again later, only where nothing could deliver it.
+    """Returns when a committed message is to be delivered, whose time was accepted when it was sent.
+
+    It keeps its time, whatever the rules are now. Raises MessageIllegal, to be retried later, only while the
+    wheel is turned off, since nothing could deliver it.
     """
     asked = None if properties.TIMER_OUT_MS in pairs else _asked_for(pairs, now_ms, rules)
     if asked is None or asked <= now_ms:
@@ -108,16 +110,16 @@ def _number(text: str, rules: TimerRules) -> int:
 
 
 def _illegal(rules: TimerRules) -> Refused:
-    most = 1000 * rules.max_delay_s
+    limit = 1000 * rules.max_delay_s
     return Refused(
         ResponseCode.MESSAGE_ILLEGAL,
-        f"timer message illegal, the delay time should not be bigger than the max delay {most}ms; or if set "
+        f"timer message illegal, the delay time should not be bigger than the max delay {limit}ms; or if set "
         "del msg, the delay time should be bigger than the current time",
     )
 
 
 def postpone(pairs: dict[str, str], due_at_ms: int, topic: str, queue_id: int, precision_ms: int) -> bytes:
-    """Changes the properties to those of a message that waits. What its stored properties get beyond them."""
+    """Changes the properties to those of a message that waits. Returns what the stored ones get beyond."""
     pairs[properties.TIMER_OUT_MS] = str(slot_before(due_at_ms, precision_ms))
     pairs[properties.REAL_TOPIC] = topic
     pairs[properties.REAL_QUEUE_ID] = str(queue_id)
@@ -125,14 +127,14 @@ def postpone(pairs: dict[str, str], due_at_ms: int, topic: str, queue_id: int, p
 
 
 def slot_before(due_at_ms: int, precision_ms: int) -> int:
-    """The slot fires when it is over, at Apache's broker: never early."""
+    """Returns the last slot before a time. Apache fires a slot when it is over, so never early."""
     return (due_at_ms - 1) // precision_ms * precision_ms
 
 
 def recall(
     pairs: dict[str, str], topic: str, unique_key: str, group: str, due_at_ms: int, now_ms: int
 ) -> None:
-    """Makes these the properties of a message that recalls another."""
+    """Changes the properties to those of a message that recalls another."""
     pairs |= {
         properties.TIMER_DEL_UNIQUE_KEY: unique_key,
         properties.REAL_TOPIC: topic,
@@ -148,7 +150,7 @@ def recall(
 
 
 def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | None:
-    """How a message waits, from now on; None: it is none that waits."""
+    """Returns how a message waits from now on; None: it has no time of delivery."""
     out = find(record.properties, _OUT_MS)
     if not out.isdigit() or len(out) > MAX_DIGITS:
         return None
@@ -158,7 +160,7 @@ def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | No
     exact = find(record.properties, _EXACT)
     if exact.isdigit() and len(exact) <= MAX_DIGITS:
         exact_ms = int(exact)
-        slot_ms = slot_before(exact_ms, precision)  # the length of slots may have been another
+        slot_ms = slot_before(exact_ms, precision)  # the length of slots may have changed
     magic = DEFAULT | (RECALL if find(record.properties, _RECALLED) else 0)
     write_ms = now_ms // precision * precision
     window_ms = rules.roll_window_slots * precision
@@ -171,18 +173,18 @@ def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | No
 
 
 def slot_of(unit: Unit, precision_ms: int) -> int:
-    """In which slot it waits now. It may have been put there late; or when slots had another length."""
+    """Returns the slot of a unit. It may have been put there late, or with another slot length."""
     slot_ms = unit.slot_ms - unit.slot_ms % precision_ms
     return slot_ms if unit.rolls else max(slot_ms, slot_before(unit.exact_ms, precision_ms))
 
 
 def recalled_by(record: Record) -> bytes:
-    """The key of the message that this one recalls; empty: none."""
+    """Returns the key of the message that this one recalls; empty: none."""
     return find(record.properties, _RECALLED)
 
 
 def is_recalled(record: Record, recalled: set[bytes]) -> bool:
-    """Some brokers put the topic before the key."""
+    """Returns whether a message was recalled. Some brokers put the topic before the key of a recall."""
     if not recalled:
         return False
     key = (record.unique_key or "").encode()
@@ -192,7 +194,7 @@ def is_recalled(record: Record, recalled: set[bytes]) -> bool:
 
 
 def topic_hash(record: Record) -> int:
-    """Of the topic that it belongs to."""
+    """Returns the hash of the topic that a message belongs to."""
     return _hash(find(record.properties, _REAL_TOPIC))
 
 
@@ -201,16 +203,16 @@ def _hash(topic: bytes) -> int:
     return java_hash(topic.decode("utf-8", "replace"))
 
 
-# the way out
+# out of the wheel
 
 
 def delivered(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> Draft:
-    """The message, for those who consume it. `put_ms`: when it came into the wheel."""
+    """Returns the copy that consumers read. `put_ms`: when it was put into the wheel."""
     return level_records.copy_of(record, queue, _after_the_wheel(record.properties, put_ms, now_ms, b""))
 
 
 def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> Draft:
-    """The message, to go on waiting: it is due later than the wheel reaches, or its file is to be deleted."""
+    """Returns a copy that goes on waiting: due later than the wheel reaches, or its file is to be deleted."""
     assert queue.topic == TIMER_TOPIC
     packed = record.properties
     exact = find(packed, _EXACT)
@@ -220,8 +222,8 @@ def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> 
 
 
 def _after_the_wheel(packed: bytes, put_ms: int, now_ms: int, kept: bytes, again: bytes = b"") -> bytes:
-    """With what Apache adds, as long as there is room for it."""
-    for mark in _OF_THE_WAY:
+    """Returns the properties of a copy, with those that Apache adds if they fit."""
+    for mark in _ADDED_BY_WHEEL:
         packed = properties.without(packed, mark)
     if packed and not packed.endswith(b"\x02"):
         packed += b"\x02"
@@ -230,7 +232,7 @@ def _after_the_wheel(packed: bytes, put_ms: int, now_ms: int, kept: bytes, again
     return timed if len(timed) <= properties.MAX_BYTES else packed
 
 
-# copies that do not say what they were made of, as Apache's
+# copies that do not name their original, as Apache's
 
 
 DELIVERED_MARK = _DEQUEUED
@@ -240,7 +242,7 @@ Name = tuple[str, bytes, bytes, int]
 
 
 def name_of_copy(record: Record) -> Name | None:
-    """By what a copy of Apache's is known; None: it is none, or it cannot be told from others."""
+    """Returns what identifies a copy made by Apache; None: it is none, or cannot be told from others."""
     key = find(record.properties, _UNIQUE_KEY)
     if (
         not key
@@ -253,7 +255,7 @@ def name_of_copy(record: Record) -> Name | None:
 
 
 def name_of_copy_of(record: Record, rolls: bool) -> Name:
-    """By what the copy of a message that waits will be known."""
+    """Returns what will identify the copy of a waiting message."""
     key, out = find(record.properties, _UNIQUE_KEY), find(record.properties, _OUT_MS)
     if rolls:
         return TIMER_TOPIC, key, out, _times(record) + 1
@@ -261,6 +263,6 @@ def name_of_copy_of(record: Record, rolls: bool) -> Name:
 
 
 def _times(record: Record) -> int:
-    """How often it was put into the queue again."""
+    """Returns how often a message was put into the queue again."""
     rolls = find(record.properties, _ROLLS)
     return int(rolls) if rolls.isdigit() and len(rolls) < MAX_DIGITS else 0

@@ -1,8 +1,8 @@
-"""What timers find at a start: which units of the timer log still wait, and what the last life knew of it.
+"""Finds at a start which units of the timer log still wait, from the files of the last run.
 
-In: the timer log, `timercheck`, and the commit log. Out: the slots of the wheel, what is overdue, and from
+In: the timer log, `timercheck`, and the commit log. Out: the slots of the wheel, the overdue units, and from
 where on the queue of timed messages has to be read. Units of messages that were delivered after `timercheck`
-was written are marked as dead here, so that nothing has to be remembered of them.
+was written are marked as dead here, so that they need no memory.
 
     timercheck is ours       the timer log counts up to where it says, the queue is read from where it says
     it is Apache's           the timer log counts as far as it is whole, as at Apache's start; copies of what
@@ -22,13 +22,15 @@ from turbopump.store.timer_check import TimerCheck
 from turbopump.store.timer_log import DEAD, RECALL, UNIT_SIZE, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot
 
-RECORDS_PER_TURN = 4096  # records of the log in one turn: 3 ms
+RECORDS_PER_TURN = 4096  # of the log: 3 ms
 MAX_AHEAD_MS = 2 * 86_400_000
-UNITS_PER_TURN = 4096  # units in one turn: 5 ms
-CLOCK_SET_BACK_MS = 60_000  # copies are searched from so long before the time that Apache's file names
+UNITS_PER_TURN = 4096  # 5 ms
+CLOCK_SET_BACK_MS = 60_000  # margin before the time in Apache's file, from which on copies are searched
 
 
 class TimerRecovery:
+    """Reads the timer log once, at a start. Its public fields are the result."""
+
     def __init__(
         self,
         store: Storage,
@@ -40,7 +42,7 @@ class TimerRecovery:
         precision_ms: int,
     ) -> None:
         if check is not None and check.read_ms > now_ms + MAX_AHEAD_MS:
-            check = None  # it cannot be true, wherever the clock was set
+            check = None  # it cannot be right, however the clock was set
         self._store = store
         self._queue = queue
         self._log = timer_log
@@ -63,7 +65,7 @@ class TimerRecovery:
         self.copies_from = log_end
 
     async def run(self) -> set[int]:
-        """Records that are done; those of them that are in the timer log are marked there."""
+        """Returns the records that are done; those of them in the timer log are marked there."""
         check, note = self._check, None if self._check is None else self._check.note
         if check is not None and note is None:
             await self._read_log(None)
@@ -78,7 +80,7 @@ class TimerRecovery:
         return self._done
 
     async def _read_ours(self, check: TimerCheck | None) -> bool:
-        """Whether the files tell everything."""
+        """Reads files that this broker wrote. Returns whether they are complete."""
         note = None if check is None else check.note
         if check is not None and note is not None:
             self.copies_from, self.timers_from = note.copies_from, note.timers_from
@@ -94,7 +96,7 @@ class TimerRecovery:
         return False
 
     async def _look_back(self, at: int) -> None:
-        """Reads in the log what was delivered, put again or written anew."""
+        """Finds in the log the messages that were delivered, put again or rewritten."""
         end = self._store.log.committed
         while at < end:
             named, at = self._store.log.references(at, RECORDS_PER_TURN)
@@ -138,7 +140,7 @@ class TimerRecovery:
             (self.recalls if unit.magic & RECALL else self.overdue).append(at)
 
     def _apache_reached(self, check: TimerCheck) -> int:
-        """Apache makes no unit for what was due when it came; after a stop, its file tells about those."""
+        """Returns up to where Apache read the queue. It writes no unit for messages due on arrival."""
         after_units = self._last_offset + 1
         if self._queue is None or self._store.recovered_end is not None:
             return after_units
@@ -146,9 +148,9 @@ class TimerRecovery:
         return after_units if reached is None else max(after_units, reached[0] + 1)
 
     async def _pass_delivered(self, since_ms: int) -> None:
-        """What Apache's broker delivered after this time, which no file tells."""
+        """Marks messages that Apache's broker delivered after this time, which no file records."""
         units = {at: unit for at in self.overdue if (unit := self._log.unit(at)) is not None}
-        waiting = self._not_in_the_log_of_timers()
+        waiting = self._not_in_timer_log()
         if not units and not waiting:
             return
         begin = min(waiting, default=self._log_end)
@@ -167,7 +169,7 @@ class TimerRecovery:
             if any(self._has_copy(offset, rolls, copies) for rolls in (False, True))
         )
 
-    def _not_in_the_log_of_timers(self) -> list[int]:
+    def _not_in_timer_log(self) -> list[int]:
         if self._queue is None:
             return []
         first, end = self._queue.first_at_or_after(self.timers_from), self._queue.max_offset
@@ -183,7 +185,7 @@ class TimerRecovery:
         return found
 
     def _has_copy(self, offset: int, rolls: bool, copies: Counter[Name]) -> bool:
-        """Each copy counts for one original: a producer may have sent a message twice."""
+        """Returns whether a message was delivered. Each copy counts once: it may have been sent twice."""
         if not copies or (record := self._store.log.look_up(offset)) is None:
             return False
         name = timer_records.name_of_copy_of(record, rolls)

@@ -1,9 +1,9 @@
-"""The kinds of message that wait before they go to their queue: the table that every send is held against.
+"""The kinds of message that wait before they go to their queue: a table that every send is checked against.
 
 In: a message with its topic and queue. Out: where the kind that claims it puts it, or None for a message that
-goes to its queue as it comes. Delay levels and timers (`broker/delay`) and transactions
-(`broker/transactions`) are kinds; a new one is one class with these methods, in the `kinds` of its part. What
-a kind does with its messages later is never here.
+goes directly to its queue. Delay levels and timers (`broker/delay`) and transactions
+(`broker/transactions`) are kinds; a new one is one class with these methods, in the `kinds` of its part. The
+later work of a kind with its messages is never here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,34 +34,34 @@ class Placement:
 
     queue: ConsumeQueue
     delay_ms: int = -1
-    """Of a delay level; -1: there is none."""
+    """Delay of a delay level; -1: none."""
     suffix: bytes = b""
-    """Goes behind the stored properties."""
+    """Appended to the stored properties."""
     max_properties: int = properties.MAX_BYTES
     """Bytes that the properties may have, without the suffix, so that later records of the message fit."""
     fields: dict[str, str] = field(default_factory=dict)
-    """Of the answer to the send, beyond its receipt."""
+    """Fields of the answer to the send, in addition to its receipt."""
 
 
 class WaitingKind(Protocol):
-    """One kind of message that waits."""
+    """One kind of message that waits before it goes to its queue."""
 
     topic: str
     """The system topic in which its messages wait. No other kind uses it."""
 
     def claim(self, message: Arriving) -> Placement | None:
-        """Changes the properties to those of a message that waits, and returns where it does.
+        """Changes the properties to those of a message that waits, and returns where it waits.
 
-        None: the message is not of this kind, and its properties are unchanged. Raises Refused when it asks
-        for what cannot be.
+        None: the message is not of this kind, and its properties are unchanged. Raises Refused when
+        its request cannot be fulfilled.
         """
 
     def claim_committed(
         self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool
     ) -> Placement | None:
-        """Returns where a message waits that comes out of a committed transaction; refuses nothing.
+        """Returns where the message of a committed transaction waits; refuses nothing.
 
-        `is_promised`: what it asks for was accepted when it was sent, and holds whatever the limits are now.
+        `is_promised`: its delay was accepted when it was sent, and holds whatever the limits are now.
         """
 
     def stored(self, draft: Draft, appended: Appended) -> None:
@@ -72,18 +72,18 @@ class WaitingKind(Protocol):
 
 
 class WaitingKinds:
-    """The kinds of a broker, in the order in which they are asked: the first that claims a message has it."""
+    """The kinds of a broker in their order: the first that claims a message gets it."""
 
     def __init__(self, kinds: Iterable[WaitingKind] = ()) -> None:
         self._kinds = tuple(kinds)
         self._by_topic = {kind.topic: kind for kind in self._kinds}
 
     def before(self, kinds: Iterable[WaitingKind]) -> "WaitingKinds":
-        """These kinds are asked first, then the ones that are there."""
+        """Returns a table that asks these kinds first, then those of this table."""
         return WaitingKinds((*kinds, *self._kinds))
 
     def claim(self, message: Arriving) -> Placement | None:
-        """Returns where a message waits; None: it goes to its queue as it comes."""
+        """Returns where a message waits; None: it goes directly to its queue."""
         for kind in self._kinds:
             placement = kind.claim(message)
             if placement is not None:
@@ -101,7 +101,7 @@ class WaitingKinds:
         return None
 
     def stored(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
-        """Tells each kind of its messages that were appended."""
+        """Notifies each kind of its messages that were appended."""
         by_topic = self._by_topic
         for draft, where in zip(drafts, appended, strict=True):
             kind = by_topic.get(draft.queue.topic)

@@ -1,15 +1,15 @@
-"""The plain sends of one read event, together: parsed, appended and answered in one synchronous pass.
+"""Handles the plain sends of one read event together: parsed, appended and answered in one synchronous pass.
 
 In: the frames of a read event. Out: records in the store and one buffer of answers. Plain is a send with a
-JSON header (code 310 or 10), one message, to a topic that exists and to properties that need no rewriting:
-nearly all traffic. Everything else goes, in its place in the order, to the general path (`router`,
-`send.py`), which gives the same bytes for the same request; a differential test holds the two together.
+JSON header (code 310 or 10) and one message, to a topic that exists, with properties that are stored as sent:
+nearly all traffic. Every other request goes, in its place in the order, to the general path (`router`,
+`send.py`), which gives the same bytes for the same request; a differential test compares the two.
 
 This loop is the number in the benchmark (`python -m benchmarks.micro`): 8 us per 1 KiB message of a full read
 event with the store's share, of which the header's JSON takes 1.4, record and checksum 2.2, the answer 1.0;
 an event of a single message costs 9 us more. Its compiled twin (`turbopump.compiled`) takes 1.5 us, and 4 us
-for an event of one; where it was built, `shortcut` serves what is plain at the front of an event, and `serve`
-the rest.
+for an event of one; where it was built, `shortcut` serves the plain sends at the front of an event, and
+`serve` the rest.
 """
 
 import struct
@@ -37,7 +37,7 @@ from turbopump.remoting.connection import Connection, Shortcut
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 
-PREFIX = struct.Struct(">II")  # frame length; header length, whose top byte 0 says JSON
+PREFIX = struct.Struct(">II")  # frame length; header length, whose top byte 0 means JSON
 Decoder = msgspec.json.Decoder[SendFrame] | msgspec.json.Decoder[LongSendFrame]
 DECODERS: dict[bytes, Decoder] = {b'{"code":310': SEND_V2_DECODER, b'{"code":10,': SEND_DECODER}
 PLAIN_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE)
@@ -46,22 +46,22 @@ RESPONSE = 1
 NOTHING = (0, b"")
 MAX_TARGETS = 1024  # queues of a topic: all are opened at its first plain send, in 15 ms of the loop
 MAX_SHAPES = 8192
-MAX_SHAPE_LENGTH = 512  # a longer one is read each time: what is remembered has a bound of a few MiB
+MAX_SHAPE_LENGTH = 512  # longer ones are parsed each time: bounds the cache to a few MiB
 NAME_END = "\x01"
 PAIR_END = "\x02"
 UNIQUE_KEY = "UNIQ_KEY\x01"
 KEYS = "KEYS\x01"
 
 Shape = tuple[int, bool]
-"""What a property string says beside unique key and keys: tag code, does the sender wait."""
+"""What a property string contains beside unique key and keys: tag code, whether the sender waits."""
 UNKNOWN: Shape = (0, False)
 
 Asked = tuple[int, int, bytes, bool, bool]
-"""Whom to answer: opaque, queue id, unique key, one-way, waits for the flush."""
+"""What an answer needs of its request: opaque, queue id, unique key, one-way, waits for the flush."""
 
 
 class GeneralSends(Protocol):
-    """Where everything that is not a plain send goes."""
+    """The general path, for all requests that are not plain sends."""
 
     def one(self, connection: Connection, frame: Frame) -> None: ...
 
@@ -69,6 +69,8 @@ class GeneralSends(Protocol):
 
 
 class PlainSendHandler:
+    """Bulk handler of a router: takes the plain sends of a read event, passes other requests on."""
+
     def __init__(
         self,
         store: Storage,
@@ -95,17 +97,18 @@ class PlainSendHandler:
         self._shapes: dict[str, Shape | None] = {}
         self._templates: dict[Safety, bytes] = {}
         self.shortcut: Shortcut | None = None
-        """Serves the plain sends at the front of a read event, as `serve` would; None: it cannot be had."""
+        """Serves the plain sends at the front of a read event, in C; None: not built, or answers wait."""
         sends = self._twin()
         if sends is not None:
             self.shortcut = self._shortcut(sends)
 
     def topics_changed(self, names: list[str]) -> None:
-        """These are new or different; none are named when one is gone. Their targets are looked up again."""
+        """Drops the cached queues of these topics. No names: a topic was deleted, all are dropped."""
         for name in names or list(self._targets):
             self._targets.pop(name, None)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        """Serves the requests of a read event in their order."""
         drafts: list[Draft] = []
         asked: list[Asked] = []
         for position, frame in enumerate(frames):
@@ -117,6 +120,7 @@ class PlainSendHandler:
                 drafts.append(plain[0])
                 asked.append(plain[1])
                 continue
+            # Messages of a producer keep their order: the plain sends so far are appended first.
             if drafts:
                 self._write(connection, drafts, asked)
                 drafts, asked = [], []
@@ -124,7 +128,7 @@ class PlainSendHandler:
         if drafts:
             self._write(connection, drafts, asked)
 
-    # the compiled way
+    # compiled
 
     def _twin(self) -> PlainSends | None:
         acknowledgement, receipts = self._acknowledgement, self._receipts
@@ -154,7 +158,7 @@ class PlainSendHandler:
 
         return take
 
-    # and the same in Python
+    # pure Python
 
     def _plain(self, frame: Frame, born_host: bytes) -> tuple[Draft, Asked] | None:
         encoding, header, body = frame
@@ -164,7 +168,7 @@ class PlainSendHandler:
         try:
             head = decoder.decode(header)
             if not header.isascii():
-                header.decode()  # the decoder looks into what it reads alone
+                header.decode()  # the decoder checks only the fields that it reads for valid UTF-8
         except (ValueError, RecursionError):
             return None
         fields = head.extFields
@@ -182,11 +186,14 @@ class PlainSendHandler:
             or not 0 <= queue_id < len(queues)
             or not 0 < len(body) <= self._max_message_size
             or text is None
-            or "\0" in text  # the general path looks whether there are too many
+            or "\0" in text  # the general path checks whether there are too many
         ):
             return None
-        if text[-1:] != PAIR_END:  # clients from 4.9.1 to 5.1.4 leave the last one out; it is stored
+        # Clients from 4.9.1 to 5.1.4 leave out the last separator; stored properties have it.
+        if text[-1:] != PAIR_END:
             text += PAIR_END
+        # Unique key and keys differ in each message. The rest repeats: it is parsed once and cached by text.
+        # `find` returns -1 for no match: then `at` is below the length of the name.
         at = text.find(UNIQUE_KEY) + len(UNIQUE_KEY)
         end = text.find(PAIR_END, at)
         unique_key = text[at:end]
@@ -224,10 +231,10 @@ class PlainSendHandler:
         return draft, (head.opaque, queue_id, unique_key.encode(), flag & ONEWAY != 0, waits)
 
     def _target(self, name: str) -> list[ConsumeQueue]:
-        """The queues of a topic that takes plain sends; none when the general path has to decide."""
+        """Returns the queues of a topic that takes plain sends; an empty list: the general path decides."""
         topic = self._topics.find(name)
         if topic is None or self._topics.is_light(name) or not self._accepts():
-            return []  # not remembered: it may be created by the next request, and the time come
+            return []  # not cached: the next request may create the topic, and the start time may come
         queues: list[ConsumeQueue] = []
         count = max(topic.read_queues, topic.write_queues)
         special = (
@@ -239,13 +246,13 @@ class PlainSendHandler:
         if not special and (self._writable() or not topic.order):
             try:
                 queues = [self._store.queues.queue(name, queue_id) for queue_id in range(count)]
-            except (OSError, Refused):  # the general path says what is wrong
+            except (OSError, Refused):  # the general path answers with the error
                 return []
         self._targets[name] = queues
         return queues
 
     def _learn(self, rest: str, text: str, unique_key: str, keys: str) -> Shape | None:
-        """Reads a property string once for all the messages that differ in unique key and keys alone."""
+        """Parses a property string once for all messages that differ only in unique key and keys."""
         pairs = properties.parse(text)
         shape: Shape | None = None
         found = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.KEYS, "")
@@ -278,7 +285,7 @@ class PlainSendHandler:
     def _answer_when_safe(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], drafts: list[Draft]
     ) -> None:
-        """Counts as one request in flight: a peer cannot pile up sends on a disk that stalls."""
+        """Answers when the messages are safe. Counts as one request in flight, to bound the peer."""
         first, (last, _, size) = appended[0][0], appended[-1]
         held = last + size - first
         began = self._monotonic()
@@ -296,7 +303,7 @@ class PlainSendHandler:
     def _answer(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], safety: Safety
     ) -> None:
-        """Answers each send: `safety` is for senders that wait."""
+        """Answers each send, all in one write. `safety` is that of senders that wait."""
         out: list[bytes] = []
         prefix = PREFIX.pack
         hurried, waited = self._template(self._acknowledgement.unawaited), self._template(safety)

@@ -1,7 +1,7 @@
-"""The answer to a send, with its receipt: where the message was when we answered.
+"""The answer to a send, with its receipt: where the message was stored when the broker answered.
 
 Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability`, `replicas`
-and `delayLevel` (the level that is applied) are ours and ignored by everyone else. `durability` is one of
+and `delayLevel` (the level that is applied) are ours, and other clients ignore them. `durability` is one of
 
     buffer   in this process's memory only (transient store pool): lost when the process dies
     memory   in the operating system's page cache: survives the process, lost with the power
@@ -21,7 +21,7 @@ from turbopump.store.append import Appended
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """Makes answers from what the acknowledgement says. Knows the broker's address and region."""
+    """Makes the fields of answers from how safe a message is. Holds the broker's address and region."""
 
     store_host: bytes
     region: str
@@ -34,14 +34,14 @@ class Receipts:
     def fields(
         self, queue_id: int, appended: Sequence[Appended], unique_key: str | None, safety: Safety
     ) -> dict[str, str]:
-        """In the order of `template`, so that both ways of answering give the same bytes."""
+        """Returns the fields of a receipt in the order of `template`, so that both give the same bytes."""
         ids = ",".join(offset_id(self.store_host, offset) for offset, _, _ in appended)
         return self.fields_with(queue_id, ids, appended[0][1], unique_key, safety)
 
     def fields_with(
         self, queue_id: int, ids: str, queue_offset: int, unique_key: str | None, safety: Safety
     ) -> dict[str, str]:
-        """Fields of a receipt for message ids that are joined by commas already."""
+        """Returns the fields of a receipt for message ids that are already joined by commas."""
         fields = {"queueId": str(queue_id)}
         if unique_key is not None:
             fields["transactionId"] = unique_key
@@ -53,7 +53,7 @@ class Receipts:
         return fields
 
     def parts(self, safety: Safety) -> tuple[bytes, ...]:
-        """A JSON header around queue id, unique key, log offset, queue offset and opaque."""
+        """Returns a JSON header around queue id, unique key, log offset, queue offset and opaque."""
         region = msgspec.json.encode(self.region).decode()
         stored = f'","durability":"{safety.durability}","replicas":"{safety.replicas}"'
         return (
@@ -66,7 +66,7 @@ class Receipts:
         )
 
     def template(self, safety: Safety) -> bytes:
-        """A JSON header to be filled by `%` with what `parts` leaves open."""
+        """Returns a JSON header to be filled by `%` with the values between `parts`."""
         marks = (b"%d", b"%b", b"%016X", b"%d", b"%d", b"")
         parts = (part.replace(b"%", b"%%") for part in self.parts(safety))
         return b"".join(part + mark for part, mark in zip(parts, marks, strict=True))

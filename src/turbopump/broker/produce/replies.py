@@ -1,9 +1,9 @@
-"""Replies: the answer to a request message goes to whoever asked, at once (324, 325, handed on as 326).
+"""Passes replies to request messages on to the client that asked, at once (324, 325, passed on as 326).
 
 In: a message that names the client it answers. Out: the same message on the connection of that client, which
-is found among the producers by its id, and the word of that client as the answer to the sender. The reply is
-also kept as a message, as Apache does unless told otherwise, whatever became of it. Its body may be empty:
-an answer can say all it has to say by its properties or by its arrival.
+is found among the producers by its id, and that client's answer as the answer to the sender. The reply is
+also stored as a message, as Apache does by default, whether or not it was delivered. Its body may be empty:
+properties, or the arrival alone, can be the whole reply.
 """
 
 import logging
@@ -32,31 +32,31 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 10.0  # for the client that asked to take its answer, as Apache waits
-MAX_UNANSWERED = 1024  # replies that one client has not taken yet
-LINES_EVERY_S = 10.0
+ANSWER_S = 10.0  # for the client that asked to accept its reply, as in Apache
+MAX_UNANSWERED = 1024  # replies that one client has not accepted yet
+LOG_INTERVAL_S = 10.0
 
 
 class ReplyHandler:
-    """Passes replies on to the clients that asked. `stores` tells whether replies are kept as well."""
+    """Passes replies on to the clients that asked. `stores`: whether replies are stored as well."""
 
     def __init__(
         self,
         members: Members[Connection],
-        sending: SendHandler,
+        sends: SendHandler,
         receipts: Receipts,
         writer: MessageWriter,
         clock: Clock,
         stores: Callable[[], bool] = lambda: True,
     ) -> None:
         self._members = members
-        self._sending = sending
+        self._sends = sends
         self._receipts = receipts
         self._writer = writer
         self._clock = clock
         self._stores = stores
-        self._owed = ConcurrencyLimit(MAX_UNANSWERED)
-        self._lost = RateLimitedLog(log, LINES_EVERY_S)
+        self._calls = ConcurrencyLimit(MAX_UNANSWERED)
+        self._lost = RateLimitedLog(log, LOG_INTERVAL_S)
 
     def routes(self) -> Routes:
         fields = self._receipts.refused
@@ -65,7 +65,7 @@ class ReplyHandler:
         return {RequestCode.SEND_REPLY_MESSAGE: long, RequestCode.SEND_REPLY_MESSAGE_V2: short}
 
     async def send(self, request: Request[SendMessageRequest]) -> Command:
-        prepared = self._sending.prepare(request.header, request.body, request, may_be_empty=True)
+        prepared = self._sends.prepare(request.header, request.body, request, may_be_empty=True)
         if prepared.drafts[0].delay_ms >= 0:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a reply cannot be delayed")
         code, remark = int(ResponseCode.SUCCESS), None
@@ -73,11 +73,13 @@ class ReplyHandler:
             await self._push(request)
         except Refused as refused:
             code, remark = refused.code, refused.remark
-            self._lost.log(self._clock.monotonic(), "A reply of %s is lost: %s", request.connection, remark)
+            self._lost.log(
+                self._clock.monotonic(), "Cannot deliver a reply of %s: %s", request.connection, remark
+            )
         return reply(request.command, code, remark, self._kept(prepared))
 
     async def _push(self, request: Request[SendMessageRequest]) -> None:
-        """Returns when the client that asked has taken the message."""
+        """Returns when the client that asked has accepted the message."""
         pairs = properties.parse(request.header.properties or "")
         client_id = pairs.get(properties.REPLY_TO_CLIENT)
         if client_id is None:
@@ -87,7 +89,7 @@ class ReplyHandler:
             raise SystemFailure(f"push reply message fail, channel of <{client_id}> not found.")
         failed = f"push reply message to {client_id}fail."
         try:
-            answer = await self._owed.call(connection, self._handed_on(request, pairs), ANSWER_S)
+            answer = await self._calls.call(connection, self._handed_on(request, pairs), ANSWER_S)
         except OSError:
             raise SystemFailure(failed) from None
         if answer.code != ResponseCode.SUCCESS:
@@ -116,14 +118,14 @@ class ReplyHandler:
         return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, request.body)
 
     def _kept(self, prepared: PreparedRecords) -> dict[str, str]:
-        """Stores the reply and tells where. Clients need numbers even when it is not kept."""
+        """Stores the reply. Returns fields that clients need even if it is not stored."""
         nowhere = {"msgId": "0", "queueId": str(prepared.queue_id), "queueOffset": "0"}
         if not self._stores():
             return self._receipts.refused() | nowhere
         try:
             appended = self._writer.append(prepared.drafts)
         except Refused as refused:
-            self._lost.log(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
+            self._lost.log(self._clock.monotonic(), "Cannot store a reply: %s", refused.remark)
             return self._receipts.refused() | nowhere
         return self._receipts.fields(
             prepared.queue_id, appended, None, self._writer.acknowledgement.unawaited

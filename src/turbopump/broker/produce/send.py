@@ -1,8 +1,8 @@
-"""Send: may it be written, to which queue, as which kind (codes 10, 310, 320).
+"""Handles sends: whether a message may be written, to which queue, as which kind (codes 10, 310, 320).
 
 In: a send request. Out: drafts for the store and, when they are as safe as was asked, the answer. This is
-the general path, one request at a time; `send_many.py` takes the plain sends of a whole read event through
-the same rules at once and gives the same bytes.
+the general path, one request at a time; `plain_sends.py` handles the plain sends of a whole read event by
+the same rules and gives the same bytes.
 """
 
 import logging
@@ -38,7 +38,7 @@ TOO_MANY_LIGHTS = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
     "exceed maxLmqConsumeQueueNum config num"
 )
-MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
+MAX_BATCH = 65_536  # messages: more would block the loop for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
@@ -51,24 +51,26 @@ NOT_PLAIN = frozenset(
         properties.INNER_MULTI_DISPATCH,
     )
 )
-"""A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
+"""A message with one of these properties is rewritten, kept elsewhere or refused: it is never plain."""
 
 NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """A request that may be written."""
+    """The records of a send request that passed all checks."""
 
     drafts: list[Draft]
     queue_id: int
     unique_key: str | None
-    waits: bool  # for flush and replica, before it is answered
+    waits: bool  # the answer waits for flush and replica
     placement: Placement | None = None  # of a message that waits before it goes to its queue
     is_inner_batch: bool = False  # many messages, one record
 
 
 class SendHandler:
+    """Handles sends and batches on the general path."""
+
     def __init__(
         self,
         store: Storage,
@@ -132,7 +134,7 @@ class SendHandler:
         return acknowledgement.answer(request, offset + size, len(request.command.body), answer)
 
     def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
-        """A batch of plain messages, read and stored in one step. None: it is none, nothing has happened."""
+        """Stores a batch of plain messages in one compiled step. None: it is not one, nothing was stored."""
         together, header, body = self._together, request.header, request.command.body
         largest, is_retry = self._max_message_size, header.topic.startswith(RETRY_PREFIX)
         if together is None or not header.batch or header.queueId < 0 or is_retry or len(body) > largest:
@@ -158,7 +160,7 @@ class SendHandler:
             self._traffic.together[queue] += count - 1
         unique_key, waits = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
         known = self._acknowledgement.immediate if waits else self._acknowledgement.unawaited
-        assert known is not None  # otherwise there is no compiled way
+        assert known is not None  # otherwise there is no compiled step
         fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, known)
         return reply(request.command, known.code, None, fields)
 
@@ -226,17 +228,18 @@ class SendHandler:
         return self._chance.randrange(topic.write_queues)
 
     def _is_dead(self, header: SendMessageRequest, version: int) -> bool:
-        """Whether the group has had enough of a message that is on its way round again. A group that
-        consumes in order sends only what it gives up.
+        """Returns whether a retry becomes a dead letter: its group has tried it often enough.
+
+        A group that consumes in order sends back only messages that it gives up.
         """
         name = header.topic[len(RETRY_PREFIX) :]
         group = self._groups.find_or_create(name)
         if group is None:
             raise GroupNotFound(f"subscription group not exist, {name} {FAQ}")
-        most = group.retry_max_times
+        max_retries = group.retry_max_times
         if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
-            most = header.maxReconsumeTimes
-        return (header.reconsumeTimes or 0) > most or self._in_order(name)
+            max_retries = header.maxReconsumeTimes
+        return (header.reconsumeTimes or 0) > max_retries or self._in_order(name)
 
     def _prepare_batch(
         self,
@@ -287,7 +290,7 @@ class SendHandler:
         request: Request[SendMessageRequest],
         unique_key: str,
     ) -> PreparedRecords:
-        """Kept as one record. Its offset is known already: nothing is appended before it."""
+        """Prepares a batch stored as one record. Its offset is known: nothing is appended before it."""
         for _, _, stored in messages:
             self._refuse_in_batch(properties.parse(stored))
         if len(messages) > inner.MAX_MESSAGES:
@@ -305,7 +308,7 @@ class SendHandler:
     def _inner_messages(
         self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
     ) -> int:
-        """How many messages a single send holds: one, unless the sender made an inner batch of it."""
+        """Returns the number of messages in a single send: one, unless it is an inner batch."""
         if not header.sysFlag & INNER_BATCH:
             if properties.INNER_NUM in pairs:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
@@ -357,12 +360,12 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
 
     def _stored(self, pairs: dict[str, str]) -> bytes:
-        """The properties as kept: the producer's, less what is only for the way, and the broker's."""
+        """Returns the stored properties: the producer's without those of the transport, and the broker's."""
         kept = {name: value for name, value in pairs.items() if not _dropped(name)}
         return properties.pack(kept).encode() + self._added
 
     def _check_lights(self, pairs: dict[str, str]) -> None:
-        """Refuses names that can be no light queue's, and more of them than may be."""
+        """Raises Refused for names that are invalid for light queues, and for too many light queues."""
         text = pairs.get(properties.INNER_MULTI_DISPATCH)
         lights = self._store.lights
         if text is None or lights is None:
@@ -381,8 +384,8 @@ class SendHandler:
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._max_message_size:
-            most = self._max_message_size
-            remark = f"the message body has {len(body)} bytes, more than maxMessageSize {most}"
+            limit = self._max_message_size
+            remark = f"the message body has {len(body)} bytes, more than maxMessageSize {limit}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _answer(
@@ -401,19 +404,19 @@ class SendHandler:
 
 
 def check_zeros(stored: bytes) -> None:
-    """After a power cut, recovery could not tell such properties from lost ones, and would end the log."""
+    """Raises Refused for properties that recovery would take for lost ones after a power cut."""
     if properties.looks_lost(stored):
         remark = f"the properties have {properties.SECTOR} NULs in a row, or one at their end: use the body"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
-    """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
+    """Returns whether a property string is stored byte for byte (the broker's pairs follow it)."""
     return NOT_PLAIN.isdisjoint(pairs) and properties.pack(pairs) == text
 
 
 def _priority(pairs: dict[str, str], level: int) -> int | None:
-    """Which queue a message asks for by its priority, as in Apache 5.5: the higher, the later the queue.
+    """Returns the queue that a message asks for by its priority: the higher, the later (Apache 5.5).
 
     A message of another kind (delayed, in a transaction, in order) has none, and loses the property.
     """
@@ -428,7 +431,7 @@ def _priority(pairs: dict[str, str], level: int) -> int | None:
 
 
 def tag_bits(topic: Topic) -> int:
-    """Of the sys flag of its messages."""
+    """Returns the tag bits in the sys flag of a topic's messages."""
     return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
 
 
@@ -437,7 +440,7 @@ def _sys_flag(header: SendMessageRequest, topic: Topic) -> int:
 
 
 def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
-    """Whether a record has room for them; when not, the general way says so."""
+    """Returns whether the numbers fit into a record; if not, the general path answers with the error."""
     is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
     return is_small and abs(born_timestamp) < 1 << 63
 

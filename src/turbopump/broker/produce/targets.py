@@ -1,7 +1,7 @@
-"""Where messages may be sent: topic and queue that a send names, checked by Apache's rules in their order.
+"""Checks the topic and queue that a send names, by Apache's rules in their order.
 
-In: topic, queue and peer of a send. Out: the topic, or Refused. Which kind a message is, and how it is
-stored, is not known here.
+In: topic, queue and peer of a send. Out: the topic, or Refused. The kind of a message, and how it is stored,
+is not known here.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from turbopump.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class BrokerSendRules:
-    """What the configuration says about sending."""
+    """The settings of the broker that sends depend on."""
 
     broker_ip: str
     cluster: str
@@ -40,7 +40,7 @@ class BrokerSendRules:
 
 
 class SendTargets:
-    """Finds the topic of a send, creates it where that is allowed, and refuses what may not be written."""
+    """Finds the topic of a send, creates it where that is allowed, and refuses sends that are not."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class SendTargets:
         self._clock = clock
 
     def accepts(self) -> bool:
-        """Returns whether the time has come from which on messages are accepted."""
+        """Returns whether messages are accepted yet (`startAcceptSendRequestTimeStamp`)."""
         return self._clock.now_ms() >= self.rules.accepts_from_ms
 
     def named(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
-        """Returns a topic, if messages may be sent to this queue of it; it is not created."""
+        """Returns a topic if messages may be sent to this queue of it. Never creates it."""
         header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
         return self.find(header, peer)
 

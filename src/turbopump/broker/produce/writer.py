@@ -1,7 +1,7 @@
 """Appends messages to the log, and counts how long it took until they were safe.
 
-In: drafts of records. Out: where each of them is. All parts of a broker that store messages append through
-the one writer. What is never here: what a message says, and its answer.
+In: drafts of records. Out: where each of them is stored. All parts of a broker that store messages append
+through the one writer. The content of a message and its answer never belong here.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class MessageWriter:
-    """Appends messages of all parts of the broker to the log, and counts them."""
+    """Appends the messages of all parts of the broker to the log, and counts them."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MessageWriter:
     def append_group(
         self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
     ) -> T | None:
-        """Appends by a compiled way; `queues` returns the queues of all messages."""
+        """Appends a group of messages in one compiled step; `queues` returns the queues of all of them."""
         began = self.monotonic()
         taken = self._compiled.append_group(take)
         if taken is not None:
@@ -79,5 +79,5 @@ class MessageWriter:
         return taken
 
     def took_since(self, began: float, drafts: list[Draft]) -> None:
-        """Counts how long it took to store these, since a moment of the monotonic clock."""
+        """Counts how long it took to store these drafts, since `began` of the monotonic clock."""
         self.traffic.took(int((self.monotonic() - began) * 1000), [draft.queue for draft in drafts])

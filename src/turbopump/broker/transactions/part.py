@@ -1,4 +1,4 @@
-"""Builds transactions: half messages, their ends and checks, and the ledger that decides about many."""
+"""Builds transactions: half messages, their ends and checks, and the ledger that decides batches."""
 
 from dataclasses import dataclass
 
@@ -21,17 +21,19 @@ from turbopump.broker.transactions.transactions import OpenTransactions
 
 @dataclass(kw_only=True)
 class TransactionPart(Part):
+    """The part, with the open transactions for metrics and tools."""
+
     open: OpenTransactions
 
 
 async def build(context: Context) -> TransactionPart:
-    """Open transactions and the books of the ledger are known before anybody is served."""
+    """Builds the part. Open transactions and the books of the ledger are known before requests are served."""
     store, tables, writer, clock = context.store, context.tables, context.writer, context.clock
 
     def rules() -> CheckRules:
         return check_rules(context.config())
 
-    # Committed messages can be of the kinds that are known so far: a half message is none of them.
+    # A committed message can be of the kinds known so far. Half messages are added later, so never one.
     transactions = OpenTransactions(store, tables.topics, tables.offsets, context.kinds, writer, rules, clock)
     await reopen(store, transactions)
     producers = TransactionProducers(tables.members, context.broker_name)

@@ -4,12 +4,12 @@
     renewed     the same once more, with TRAN_PREPARED_QUEUE_OFFSET: the root's place in that queue
     expired     TRANS_CHECK_MAX_TIME_TOPIC, queue 0
     committed   the real topic; its field for a prepared transaction is the log offset of the half message
-    op          RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0: its body names a half record which is open no more
+    op          RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0: its body names a half record that is no longer open
 
-An op record has Apache's form of 4.9, which 5.x reads too, and says in a property of ours what was decided;
-one that ends a transaction is found in the index by the root's place. Copies that are no commit name the
-record they were made of as a negative number, as copies of delayed messages do: after a crash the log tells
-what was done of which no op record was written.
+An op record has Apache's form of 4.9, which 5.x reads too, and holds the decision in a property of ours; one
+that ends a transaction is found in the index by the root's queue offset. Copies other than commits name their
+original as a negative number, as copies of delayed messages do: after a crash, the log shows which steps were
+taken although their op record is missing.
 """
 
 import re
@@ -33,14 +33,14 @@ DONE_TAG: Final = "d"
 DONE_CODE: Final = java_hash(DONE_TAG)
 ADDED_LATER: Final = 256  # bytes of properties that a renewed copy has more than the half message
 FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSACTION_CHECK_TIMES, *STAMP)
-"""What only a broker may say of a half message."""
+"""Properties of a half message that only a broker may set."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 WAITING: Final = tuple(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
-"""What a half message of a ledger has only while it waits."""
+"""Properties that a half message of a ledger has only while it waits."""
 _WAITING = frozenset(WAITING)
 TIMES: Final = tuple(name.encode() for name in (properties.DELAY, *TIMERS))
-"""By which a message says when it is to be delivered."""
+"""Properties that set when a message is delivered."""
 _TIMES = tuple(name + b"\x01" for name in TIMES)
 _NAMES_OF_TIMES = (properties.DELAY, *TIMERS, properties.TIMER_OUT_MS)
 _WAITING_WITH_TIMES = _WAITING | {name.encode() for name in _NAMES_OF_TIMES}
@@ -57,11 +57,11 @@ _OP_PROPERTIES = {
 
 OP_KEY: Final = b"half-"
 OP_COMMIT_FRONT: Final = _OP_PROPERTIES[HalfDecision.COMMIT.value] + _KEYS + OP_KEY
-"""The properties of an op record that says commit, but for the root and the separator."""
+"""The properties of an op record for a commit, up to the root and the separator."""
 
 
 def is_half(pairs: dict[str, str], level: int, reconsume_times: int) -> bool:
-    """A message that comes round again is none, though clients before 4.6.1 leave the mark on it."""
+    """Returns whether a send is a half message. A retry is none, though clients before 4.6.1 mark it."""
     is_retry = reconsume_times > 0 and level > 0
     return pairs.get(properties.TRANSACTION_PREPARED) == "true" and not is_retry
 
@@ -76,23 +76,23 @@ def prepare(pairs: dict[str, str], topic: str, queue_id: int, unique_key: str) -
 
 
 def root(record: Record) -> int:
-    """Which transaction a half record belongs to."""
+    """Returns the root of the transaction that a half record belongs to."""
     named = named_root(record)
     return record.queue_offset if named is None else named
 
 
 def named_root(record: Record) -> int | None:
-    """Of a copy; None: it does not say, since it is the first record, or was renewed by Apache."""
+    """Returns the root that a copy names; None: it is the first record, or was renewed by Apache."""
     return number(properties.find(record.properties, properties.TRANSACTION_PREPARED_QUEUE_OFFSET))
 
 
 def asked(record: Record) -> int:
-    """How often its producers were asked about it."""
+    """Returns how often producers were asked about a half record."""
     return number(properties.find(record.properties, properties.TRANSACTION_CHECK_TIMES)) or 0
 
 
 def number(text: str | None) -> int | None:
-    """None when it is none."""
+    """Returns the number in a property; None when it is not a number."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
@@ -100,31 +100,31 @@ def number(text: str | None) -> int | None:
 
 
 def renewed(record: Record, queue: ConsumeQueue, times: int) -> Draft:
-    """It goes on waiting, at the end of the queue, and its producers were asked so often."""
+    """Returns a copy that goes on waiting; its producers were asked `times` times."""
     pairs = _pairs(record) | {properties.TRANSACTION_CHECK_TIMES: str(times)}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
 def resumed(record: Record, queue: ConsumeQueue) -> Draft:
-    """One that had expired waits again, as if nobody had been asked."""
+    """Returns a copy of an expired half message that waits again, as if no producer had been asked."""
     pairs = record.property_map() | {properties.TRANSACTION_CHECK_TIMES: "0"}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
 def expired(record: Record, queue: ConsumeQueue) -> Draft:
-    """It waits no longer, until somebody resumes it."""
+    """Returns a copy that does not wait, until an operator resumes it."""
     return _copy(record, queue, _pairs(record), ~record.physical_offset)
 
 
 def committed(record: Record, pairs: dict[str, str], queue: ConsumeQueue) -> Draft:
-    """The message, for those who consume it. `pairs`: see `real_pairs`."""
+    """Returns the message that consumers read. `pairs`: see `real_pairs`."""
     draft = _copy(record, queue, pairs, record.physical_offset)
     draft.sys_flag = with_transaction_type(record.sys_flag, COMMIT)
     return draft
 
 
 def real_pairs(record: Record) -> dict[str, str]:
-    """The properties of the message, less what was needed while it waited."""
+    """Returns the properties of the message, without those that it has only while it waits."""
     pairs = record.property_map()
     for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP):
         pairs.pop(name, None)
@@ -132,7 +132,7 @@ def real_pairs(record: Record) -> dict[str, str]:
 
 
 def is_commit_of(half: Record, message: Record) -> bool:
-    """Whether this is the message of that transaction, of which the half record may be any copy."""
+    """Returns whether a message is the commit of a half record, or of another copy of it."""
     is_committed = message.sys_flag & TRANSACTION_MASK == COMMIT
     return is_committed and message.born_timestamp == half.born_timestamp
 
@@ -140,8 +140,10 @@ def is_commit_of(half: Record, message: Record) -> bool:
 def committed_of_ledger(
     record: Record, queue: ConsumeQueue, times: dict[str, str] | None = None, exact: bytes = b""
 ) -> Draft:
-    """The same for one of many that a ledger decided about. `times`, `exact`: what one that is delayed says
-    from now on of its time. All else stays as it was sent, letter for letter: so it fits.
+    """Returns the message of a half record that a ledger committed.
+
+    `times`, `exact`: the new time properties of a delayed message. All else stays byte for byte as it was
+    sent, so it fits.
     """
     left_out = _WAITING if times is None else _WAITING_WITH_TIMES
     packed = b"\x02".join(
@@ -167,7 +169,7 @@ def committed_of_ledger(
 
 
 def times(record: Record) -> dict[str, str]:
-    """What a message says of when it is to be delivered; mostly nothing."""
+    """Returns the properties that set when a message is delivered; mostly none."""
     if not any(find(record.properties, mark) for mark in _TIMES):
         return {}
     pairs = record.property_map()
@@ -175,7 +177,7 @@ def times(record: Record) -> dict[str, str]:
 
 
 def in_check(record: Record, topic: str, queue_id: int) -> Record:
-    """As a producer is shown it: with its real topic and queue, and the places of the half record."""
+    """Returns the record in a check request: real topic and queue, and the offsets of the half record."""
     return Record(
         topic,
         queue_id,
@@ -209,7 +211,7 @@ def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: in
 
 
 def op(queue: ConsumeQueue, half: int, root: int, decision: HalfDecision, now_ms: int, host: bytes) -> Draft:
-    """`half`: the place in its queue of the record that is open no more."""
+    """Returns the op record about the half record at queue offset `half`, which is no longer open."""
     packed, key = _OP_PROPERTIES[decision.value], ""
     if decision is not HalfDecision.RENEWED:
         key = op_key(root)
@@ -232,12 +234,12 @@ def op_key(root: int) -> str:
 
 
 def named_by(record: Record) -> list[int]:
-    """The half records that an op record names: one as in 4.9, or several with commas as in 5.x."""
+    """Returns the half records that an op record names: one as in 4.9, or several with commas as in 5.x."""
     parts = record.body.decode("ascii", "replace").split(",")
     return [place for part in parts if (place := number(part.strip())) is not None]
 
 
 def decision_of(record: Record) -> HalfDecision | None:
-    """What an op record says was decided; None: it is Apache's, which ends a transaction either way."""
+    """Returns the decision in an op record; None: Apache wrote it, and it may be either end."""
     text = properties.find(record.properties, DECISION)
     return HalfDecision(text) if text in {one.value for one in HalfDecision} else None

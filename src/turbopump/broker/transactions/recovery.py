@@ -1,11 +1,11 @@
-"""Which transactions are open, read from the store when a broker starts: Apache's store or our own.
+"""Finds the open transactions in the store when a broker starts: Apache's store or our own.
 
-In: both queues from the saved progress on. Out: the open ones. A half record that no op
+In: both queues from the saved progress on. Out: the open transactions. A half record that no op
 record names is open. After a crash, and after Apache, which writes op records later than it answers, an op
 record may be missing: the log is read from the oldest open one on for records that name a half record as
 their origin, and the op record is written now.
 
-Nobody is served yet, so nothing changes meanwhile.
+No request is served yet, so nothing changes meanwhile.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 
 log = logging.getLogger(__name__)
 
-ENTRIES_PER_TURN = 1024  # entries of a queue in one turn: 4 ms
-RECORDS_PER_TURN = 8192  # records of the log in one turn: 5 ms
-CLOSED_AT_ONCE = 256  # op records in one append
+ENTRIES_PER_TURN = 1024  # of a queue: 4 ms
+RECORDS_PER_TURN = 8192  # of the log: 5 ms
+OPS_PER_APPEND = 256
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -33,6 +33,7 @@ Closed = list[tuple[OpenHalf, HalfDecision]]
 
 
 async def reopen(store: Storage, transactions: OpenTransactions) -> None:
+    """Adds the open half messages of the store, and writes op records that are missing."""
     half_progress, op_progress = transactions.saved_progress()
     halves = store.queues.find(HALF_TOPIC, QUEUE)
     if halves is None:
@@ -47,7 +48,7 @@ async def reopen(store: Storage, transactions: OpenTransactions) -> None:
 
 
 async def _named(store: Storage, begin: int, op_progress: int) -> tuple[set[int], bool]:
-    """The half records from `begin` on that op records name, and whether Apache has written one of those."""
+    """Returns the half records from `begin` on that op records name, and whether Apache wrote some."""
     named: set[int] = set()
     by_apache = False
     queue = store.queues.find(OP_HALF_TOPIC, QUEUE)
@@ -66,8 +67,10 @@ async def _open(
     named: set[int],
     by_apache: bool,
 ) -> Closed:
-    """Adds the open ones. The result: those of which there is a newer copy. Apache's copies do not always
-    name their root, but they have its unique key and born time; nor is the old one named by an op record.
+    """Adds the open half records. Returns those of which there is a newer copy.
+
+    Apache's copies do not always name their root, but they have its unique key and born time; nor does an op
+    record always name the old record.
     """
     closed: Closed = []
     known: dict[tuple[str | None, int], int] = {}
@@ -86,7 +89,7 @@ async def _open(
 
 
 async def _look_back(store: Storage, transactions: OpenTransactions) -> Closed:
-    """What was done of which no op record was written. Copies in the same queue were found before."""
+    """Finds half records that ended without an op record. Copies in the same queue were found before."""
     closed: Closed = []
     first = transactions.halves.first
     at = store.log.end if first is None else first.at
@@ -102,17 +105,17 @@ async def _look_back(store: Storage, transactions: OpenTransactions) -> Closed:
 
 
 def _close(transactions: OpenTransactions, closed: Closed) -> None:
-    for begin in range(0, len(closed), CLOSED_AT_ONCE):
+    for begin in range(0, len(closed), OPS_PER_APPEND):
         try:
-            transactions.close(closed[begin : begin + CLOSED_AT_ONCE])
+            transactions.close(closed[begin : begin + OPS_PER_APPEND])
         except Refused as refused:  # the next start finds them again
-            log.error("Transactions that have ended could not be marked as such: %s", refused.remark)
+            log.error("Cannot write op records of ended transactions: %s", refused.remark)
 
 
 async def records(
     store: Storage, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
 ) -> AsyncIterator[Record]:
-    """Those of a queue that can be read, in short turns, `but` those at some places."""
+    """Yields the readable records of a queue in short turns, except those at the offsets in `but`."""
     begin = max(begin, queue.min_offset)
     while begin < queue.max_offset:
         entries = list(ENTRY.iter_unpack(queue.units(begin, min(ENTRIES_PER_TURN, queue.max_offset - begin))))

@@ -2,9 +2,9 @@
 
 In: a decision about a half message. Out: the decision carried out and answered, or a refusal. The first
 decision counts. The same one again is answered with success and nothing is stored; the other one is refused,
-in words that say what was decided. Apache takes both, and then has the message twice, or after a rollback.
+with the decision in the remark. Apache accepts both, and then has the message twice, or after a rollback.
 
-Whether a transaction that is not open has been decided, and how, is looked up: among the decisions of late,
+Whether a transaction that is not open has been decided, and how, is looked up: among the latest decisions,
 in the index of op records, and for stores that Apache wrote, or without an index, in the op queue itself.
 """
 
@@ -31,12 +31,14 @@ from turbopump.remoting.router import Answer, Request, Result, Route, Routes
 from turbopump.runtime.clock import Clock
 
 DECISIONS = {COMMIT: HalfDecision.COMMIT, ROLLBACK: HalfDecision.ROLLBACK}
-LOOKED_UP = 32  # records of one key
-LOOK_S, LOOKS = 0.05, 60  # for a record that is not committed yet
-SEARCHING = 4  # long searches at once
+MAX_RECORDS_PER_KEY = 32
+POLL_S, MAX_POLLS = 0.05, 60  # for a record that is not committed yet
+MAX_SEARCHES = 4  # concurrent long searches
 
 
 class TransactionHandler:
+    """Handles decisions of producers, and requests to resume expired transactions."""
+
     def __init__(
         self,
         transactions: OpenTransactions,
@@ -50,7 +52,7 @@ class TransactionHandler:
         self._acknowledgement = acknowledgement
         self._rules = rules
         self._clock = clock
-        self._searching = asyncio.Semaphore(SEARCHING)
+        self._searching = asyncio.Semaphore(MAX_SEARCHES)
 
     def routes(self) -> Routes:
         return {
@@ -84,16 +86,16 @@ class TransactionHandler:
     async def _end_when_readable(
         self, request: Request[EndTransactionRequest], decision: HalfDecision
     ) -> Result:
-        """With a transient pool a record can be read when it is committed, some moments after the send."""
-        for _ in range(LOOKS):
+        """Waits for the half record: with a transient pool it becomes readable shortly after the send."""
+        for _ in range(MAX_POLLS):
             if request.header.commitLogOffset < self._store.log.committed:
                 break
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
         ended = self._end(request, decision)
         return await ended if isinstance(ended, Awaitable) else ended
 
     def _quoted(self, header: EndTransactionRequest) -> Record:
-        """The half record that is named, by Apache's checks in their order."""
+        """Returns the half record that a request names, by Apache's checks in their order."""
         found = self._store.log.look_up(header.commitLogOffset)
         if found is None or found.topic != HALF_TOPIC:
             raise SystemFailure("Find prepared transaction message failed")
@@ -120,7 +122,7 @@ class TransactionHandler:
         half: OpenHalf | None,
         decision: HalfDecision,
     ) -> Command | None:
-        """`quoted` may be an older copy: the one that is open counts."""
+        """Ends a transaction and answers. `quoted` may be an older copy than the open record `half`."""
         current = quoted
         if half is not None and half.at != quoted.physical_offset:
             newer = self._store.log.look_up(half.at)
@@ -140,7 +142,7 @@ class TransactionHandler:
     async def _search_and_end(
         self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision
     ) -> Command | None:
-        """It is not open: was it decided, or did it expire? It may be decided while we search."""
+        """Ends a transaction that is not open: decided before, expired, or decided during the search."""
         roots = self._roots(quoted)
         async with self._searching:
             found = await self._search(quoted, roots, decision)
@@ -151,7 +153,7 @@ class TransactionHandler:
         return self._settle(request, quoted, half, decision)
 
     def _roots(self, quoted: Record) -> list[int]:
-        """Apache's renewed copies do not name their root, but they have its unique key and born time."""
+        """Returns the possible roots. Apache's copies name none, but have its unique key and born time."""
         copies = (record.decode(one) for one in self._by_key(HALF_TOPIC, quoted.unique_key or ""))
         same = (copy for copy in copies if copy.born_timestamp == quoted.born_timestamp)
         return list(dict.fromkeys([forms.root(quoted), *map(forms.root, same)]))
@@ -174,23 +176,23 @@ class TransactionHandler:
         return None
 
     def _of_apache(self, quoted: Record, asked: HalfDecision) -> HalfDecision:
-        """Its op records do not say how it ended: if the message is there, it was committed."""
+        """Returns how a transaction ended at Apache's broker: committed if the message exists."""
         place, key = self._transactions.target(quoted), quoted.unique_key
         if self._store.index is None or place is None or key is None:
-            return asked  # it has ended, one way or the other
+            return asked  # it has ended, but not known how
         copies = [record.decode(one) for one in self._by_key(place[0], key)]
         was_committed = any(forms.is_commit_of(quoted, copy) for copy in copies)
         return HalfDecision.COMMIT if was_committed else HalfDecision.ROLLBACK
 
     def _by_key(self, topic: str, key: str) -> list[bytes]:
         return (
-            self._store.queries.query(topic, key, 0, self._clock.now_ms() + 1, LOOKED_UP).records
+            self._store.queries.query(topic, key, 0, self._clock.now_ms() + 1, MAX_RECORDS_PER_KEY).records
             if key
             else []
         )
 
     async def resume(self, request: Request[ResumeCheckHalfMessageRequest]) -> Answer:
-        """The message is named by its place in the topic of expired ones, as mqadmin shows it."""
+        """Resumes an expired transaction, named by the offset id that mqadmin shows."""
         _, _, at = parse_offset_id(request.header.msgId or "")
         expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:

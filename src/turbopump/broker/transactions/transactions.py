@@ -1,12 +1,12 @@
-"""Open transactions as the log has them: every change of one is an append here, and then in `halves.py`.
+"""Changes of open transactions: each is appended to the log first, then applied to `halves.py`.
 
 In: half messages that were stored, and decisions about them. Out: the message in its topic, the copy that
 goes on waiting, the copy that has expired, each with the op record that closes the old half record, in one
-append. The copy comes first: a crash between the two is found at the next start (`transaction_start.py`), and
+append. The copy comes first: a crash between the two is found at the next start (`recovery.py`), and
 the op record is written then. So no transaction is lost, and none ends twice.
 
-How far everything is closed is kept as the offsets of the group CID_RMQ_SYS_TRANS, as Apache does, and never
-before the records that say so are on the medium.
+The progress, before which everything is closed, is kept as the offsets of the group CID_RMQ_SYS_TRANS, as
+Apache does, and never saved before the records that it rests on are on the medium.
 """
 
 import logging
@@ -43,14 +43,16 @@ log = logging.getLogger(__name__)
 
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE = 0
-MAX_DECISIONS = 65_536  # decisions of late: the index knows all others
+MAX_DECISIONS = 65_536  # the latest; the index has all others
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
-"""Of messages that were committed together: when they were born, and their queues."""
+"""Born times and queues of messages that were committed together."""
 
 
 class OpenTransactions:
+    """Opens, renews, expires and ends transactions, in the log and in memory."""
+
     def __init__(
         self,
         store: Storage,
@@ -61,11 +63,11 @@ class OpenTransactions:
         rules: Callable[[], CheckRules],
         clock: Clock,
     ) -> None:
-        """`kinds`: those that a committed message can be of."""
+        """`kinds`: the kinds that a committed message can be of."""
         self.halves = OpenHalves()
         self.stamps = StampedHalves()
         self.on_ended: Callable[[str, HalfDecision, int, int], None] | None = None
-        """Told a topic, how messages of it ended, their age in milliseconds, and how many they are."""
+        """Called with a topic, how messages of it ended, their age in milliseconds, and their number."""
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -75,7 +77,7 @@ class OpenTransactions:
         self._rules = rules
         self._clock = clock
         self._groups = store.compiled.groups() if writer.acknowledgement.immediate is not None else None
-        self._decided: dict[int, HalfDecision] = {}  # by root, those of late
+        self._decided: dict[int, HalfDecision] = {}  # by root, the latest
 
     @property
     def half_queue(self) -> ConsumeQueue:
@@ -86,19 +88,19 @@ class OpenTransactions:
         return self._store.queues.queue(OP_HALF_TOPIC, QUEUE)
 
     def prepared(self, draft: Draft, appended: Appended) -> None:
-        """A producer's half message was appended."""
+        """Notes that a producer's half message was appended."""
         at, offset, _ = appended
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(draft.born_timestamp, wish)
         self.halves.add(OpenHalf(offset, at, due_ms, offset, topic_of(draft.properties)))
 
     def stamped(self, stamp: LedgerStamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
-        """Half messages of a ledger were appended: queue offset of the first, places in the log, topics."""
+        """Notes appended half messages of a ledger: queue offset of the first, log offsets, topics."""
         self.halves.add_stamped(first, places, topics)
         self.stamps.add(stamp, range(first, first + len(places)))
 
     def found(self, record: Record) -> OpenHalf:
-        """A half record that was open when the broker started."""
+        """Returns a half record that was found in the store as an open one."""
         stamp, topic = stamp_of(record.properties), topic_of(record.properties)
         if stamp is not None:
             root = forms.root(record)
@@ -109,14 +111,15 @@ class OpenTransactions:
         return OpenHalf(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
 
     def _due_ms(self, born_ms: int, wish: str | None) -> int:
-        """A producer whose clock is ahead does not keep its transactions from being looked at."""
+        """Returns when producers are asked. A producer's clock that is ahead does not delay it."""
         return min(born_ms, self._clock.now_ms()) + immunity_ms(wish, self._rules().timeout_ms)
 
-    # what becomes of them
+    # changes
 
     def settle(self, record: Record, half: OpenHalf | None, decision: HalfDecision) -> Appended:
-        """Ends a transaction, whose record is this one. No `half`: it had expired. Raises Refused, and then
-        nothing has happened. The result is where the op record is.
+        """Ends the transaction of a record. No `half`: it had expired. Returns where the op record is.
+
+        Raises Refused, and then nothing has changed.
         """
         root = forms.root(record) if half is None else half.root
         drafts = [self._op(record.queue_offset, root, decision)]
@@ -126,12 +129,12 @@ class OpenTransactions:
         if half is not None:
             self.halves.close(half)
         self._remember(root, decision)
-        self._tell(record, decision)
+        self._notify(record, decision)
         self._kinds.stored(drafts, appended)
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, OpenHalf, HalfDecision]]) -> None:
-        """The same for many that a ledger has decided about, in one append. A delay counts from here on."""
+        """Ends half messages that a ledger decided, in one append. A delay counts from now on."""
         drafts: list[Draft] = []
         for record, half, decision in ended:
             if decision is HalfDecision.COMMIT:
@@ -140,11 +143,11 @@ class OpenTransactions:
         appended = self._append(drafts)
         self.halves.close_all([half for _, half, _ in ended])
         for record, _, decision in ended:
-            self._tell(record, decision)
+            self._notify(record, decision)
         self._kinds.stored(drafts, appended)
 
     def commit_together(self, halves: list[OpenHalf]) -> bool:
-        """The same in one step for plain messages that are committed. False: nothing has happened."""
+        """Commits plain messages of a ledger in one compiled step. False: nothing has changed."""
         groups = self._groups
         if groups is None or not halves:
             return False
@@ -181,7 +184,7 @@ class OpenTransactions:
         )
 
     def _queues(self, committed: Committed) -> list[ConsumeQueue]:
-        """Of all records that were appended."""
+        """Returns the queues of all records that were appended."""
         _, queues = committed
         return [*queues, *[self.op_queue] * len(queues)]
 
@@ -190,13 +193,13 @@ class OpenTransactions:
         return None if place is None else self._store.queues.queue(*place)
 
     def renew(self, half: OpenHalf, record: Record, times: int) -> tuple[OpenHalf, Record]:
-        """It goes on waiting at the end of the queue, and its producers were asked so often."""
+        """Moves a half message to the end of the queue; its producers were asked `times` times."""
         copy = forms.renewed(record, self.half_queue, times)
         at, offset, _ = self._append([copy, self._op(half.offset, half.root, HalfDecision.RENEWED)])[0]
         return self.halves.renew(half, offset, at), _stored(copy, at, offset, self._clock.now_ms())
 
     def rewrite(self, half: OpenHalf, record: Record) -> None:
-        """The same before its file is deleted, also when the disk is called full."""
+        """Moves a half message to the end of the queue before its file is deleted, even on a full disk."""
         copy = forms.renewed(record, self.half_queue, forms.asked(record))
         at, offset, _ = self._store.log.rewrite(
             [copy, self._op(half.offset, half.root, HalfDecision.RENEWED)]
@@ -204,17 +207,17 @@ class OpenTransactions:
         self.halves.renew(half, offset, at)
 
     def expire(self, half: OpenHalf, record: Record | None) -> None:
-        """Nobody is asked any more; a late decision still counts. No record: it cannot be read."""
+        """Ends the checks of a transaction; a late decision still counts. No record: it cannot be read."""
         drafts = [self._op(half.offset, half.root, HalfDecision.EXPIRED)]
         if record is not None:
-            # With the first that expires, as in Apache.
+            # Created with the first transaction that expires, as in Apache.
             self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1, purpose="for transactions that were given up")
             drafts.insert(0, forms.expired(record, self._store.queues.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
         self._append(drafts)
         self.halves.close(half)
 
     def resume(self, record: Record) -> None:
-        """One that had expired waits again."""
+        """Makes an expired transaction wait again."""
         copy = forms.resumed(record, self.half_queue)
         at, offset, _ = self._append([copy])[0]
         self.halves.add(self.found(_stored(copy, at, offset, self._clock.now_ms())))
@@ -229,7 +232,7 @@ class OpenTransactions:
                 self._remember(half.root, decision)
 
     def decision(self, root: int) -> HalfDecision | None:
-        """How a transaction ended, if that was of late."""
+        """Returns how a transaction ended, if it is among the latest decisions."""
         return self._decided.get(root)
 
     def _remember(self, root: int, decision: HalfDecision) -> None:
@@ -237,7 +240,7 @@ class OpenTransactions:
         if len(self._decided) > MAX_DECISIONS:
             del self._decided[next(iter(self._decided))]
 
-    def _tell(self, record: Record, decision: HalfDecision) -> None:
+    def _notify(self, record: Record, decision: HalfDecision) -> None:
         if self.on_ended is not None:
             age_ms = self._clock.now_ms() - record.born_timestamp
             self.on_ended(topic_of(record.properties), decision, age_ms, 1)
@@ -265,31 +268,34 @@ class OpenTransactions:
         return draft
 
     def _placement(self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool) -> Placement:
-        """Where a committed message goes: to its queue, or to where its kind lets it wait."""
+        """Returns where a committed message goes: to its queue, or to where its kind waits."""
         placement = self._kinds.claim_committed(pairs, topic, queue_id, is_promised)
         return Placement(self._store.queues.queue(topic, queue_id)) if placement is None else placement
 
     def _place(self, record: Record) -> tuple[str, int]:
         place = self.target(record)
         if place is None:
-            raise SystemFailure("the half message does not say where it belongs")
+            raise SystemFailure("the half message names no topic and queue")
         return place
 
     def target(self, record: Record) -> tuple[str, int] | None:
-        """Topic and queue of the message; None when it names none that can be."""
+        """Returns the topic and queue of the message; None when it names no valid ones."""
         return destination(record, self._topics)
 
-    # how far everything is closed
+    # progress
 
     def progress(self) -> tuple[int, int]:
-        """Before these places of both queues nothing is open, and nothing names what is."""
+        """Returns the offsets of both queues before which nothing is open or names an open record.
+
+        An op record follows the half record that it names, so the first open one gives both.
+        """
         first = self.halves.first
         if first is None:
             return self.half_queue.max_offset, self.op_queue.max_offset
         return first.offset, self.op_queue.first_at_or_after(first.at)
 
     async def save_progress(self) -> None:
-        """An op record comes after the half record that it names: so the first open one tells both places."""
+        """Saves the progress, after the log up to it is on disk."""
         half, op = self.progress()
         if self.saved_progress() == (half, op):
             return
@@ -298,18 +304,18 @@ class OpenTransactions:
             self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
 
     def saved_progress(self) -> tuple[int, int]:
-        """-1 where nothing was ever saved."""
+        """Returns the saved offsets of the half and the op queue; -1: never saved."""
         half = self._offsets.query(GROUP, HALF_TOPIC, QUEUE)
         return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
 
 
 def topic_of(packed: bytes) -> str:
-    """One text for all of a topic: there may be a great many."""
+    """Returns the topic of a half message, interned: a great many may share one."""
     return sys.intern(properties.find(packed, properties.REAL_TOPIC) or "")
 
 
 def _stored(draft: Draft, at: int, offset: int, now_ms: int) -> Record:
-    """As the store has it, of which only the broker's own copies are asked for."""
+    """Returns the record as the store has it, for copies that the broker itself made."""
     return Record(
         draft.queue.topic,
         draft.queue.queue_id,

@@ -1,9 +1,8 @@
-"""Books of the ledger that nobody has used for long expire.
+"""Expires books of the ledger that were not used for a long time.
 
 In: the time, and how long a book is kept (`transactionalIdRetentionHours`). Out: a change for each book that
-was last used before, and a line in the log. What stays of a book is the number of its last decided batch, so
-a job that comes back later writes no batch twice. A book with half messages that are open, here or at brokers
-that owe some, is not touched.
+was last used before, and a line in the log. The number of the last decided batch stays, so a job that comes
+back later writes no batch twice. A book with open half messages, here or at other brokers, does not expire.
 """
 
 import logging
@@ -23,38 +22,40 @@ HOUR_MS = 3_600_000
 
 
 class BookExpiry:
+    """Expires unused books, once an hour."""
+
     def __init__(
         self,
         ledger: LedgerBooks,
         written: LedgerLog,
-        settling: Settlement,
+        settlement: Settlement,
         retention_hours: Callable[[], int],
         clock: Clock,
     ) -> None:
         self._ledger = ledger
         self._written = written
-        self._settling = settling
+        self._settlement = settlement
         self._retention_hours = retention_hours
         self._clock = clock
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs a round every `ROUND_S`, until it is cancelled."""
         while True:
             await self._clock.sleep(ROUND_S)
             self.round()
 
     def round(self) -> int:
-        """How many have expired."""
+        """Expires books that were not used for long. Returns how many."""
         hours, now_ms = self._retention_hours(), self._clock.now_ms()
         if not hours:
             return 0
         idle = self._ledger.idle(now_ms - hours * HOUR_MS)
-        found = [id for id in idle if not self._settling.count(id)][:EXPIRED_PER_ROUND]
+        found = [id for id in idle if not self._settlement.count(id)][:EXPIRED_PER_ROUND]
         for id in found:
             try:
                 self._written.write(self._ledger.expire(id, now_ms))
             except Refused as refused:
-                log.error("Books of the ledger cannot expire now: %s", refused.remark)
+                log.error("Cannot expire books of the ledger; retrying in the next round: %s", refused.remark)
                 return 0
             highest = self._ledger.books[id].highest
             log.warning(EXPIRED, id, hours, highest, id)

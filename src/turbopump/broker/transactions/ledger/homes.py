@@ -1,8 +1,8 @@
-"""Where the book of an id is, and what is in it: here, or asked of the broker that is its home.
+"""Finds the book of an id: on this broker, or by a request to the broker that is its home.
 
-In: an id, its home by name, and the batches of interest. Out: the book with those entries, or None while
-nobody can say. A broker's address is asked of the name servers and kept until a call fails. Nothing is cached
-of a book: what home says is true when it says it, and then for ever.
+In: an id, its home by name, and the batches of interest. Out: the book with those entries, or None while its
+home cannot be asked. A broker's address comes from the name servers and is cached until a call fails. Books
+are not cached, although a decision never changes once it is made.
 """
 
 import logging
@@ -23,11 +23,13 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 3.0
-TROUBLE_S, TROUBLE_LINES = 60.0, 5
+CALL_TIMEOUT_S = 3.0
+TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 
 class BookHomes:
+    """Reads books on this broker and on others."""
+
     def __init__(
         self, ledger: LedgerBooks, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
     ) -> None:
@@ -37,24 +39,24 @@ class BookHomes:
         self._name_servers = name_servers
         self._clock = clock
         self._addresses: dict[str, str] = {}
-        self._trouble = RateLimitedLog(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.WARNING, MAX_TROUBLE_LINES)
 
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
-        """None: home cannot be reached, or does not know the id."""
+        """Returns the book of an id; None: its home cannot be reached, or does not know the id."""
         if home == self._name:
             return self._ledger.books.get(id)
         try:
             address = self._addresses.get(home) or await self._find(home)
             header = LedgerReadRequest(id=id)
             question = request(RequestCode.LEDGER_READ, header, wire.encode(batches))
-            answer = await self._client.call(address, question, ANSWER_S)
+            answer = await self._client.call(address, question, CALL_TIMEOUT_S)
             if answer.code != ResponseCode.SUCCESS:
                 raise ConnectionError(f"it answers {answer.code} {answer.remark}")
             return wire.read_book(answer.body)
         except (OSError, BrokenBody) as error:
             self._addresses.pop(home, None)
-            words = "Half messages of %s wait, since its home, broker %s, cannot be asked: %s"
-            self._trouble.log(self._clock.monotonic(), words, id, home, error)
+            words = "Cannot ask broker %s, the home of %s; its half messages wait: %s"
+            self._trouble.log(self._clock.monotonic(), words, home, id, error)
             return None
 
     async def _find(self, home: str) -> str:
@@ -62,7 +64,7 @@ class BookHomes:
         for name_server in self._name_servers:
             try:
                 question = request(RequestCode.GET_BROKER_CLUSTER_INFO)
-                answer = await self._client.call(name_server, question, ANSWER_S)
+                answer = await self._client.call(name_server, question, CALL_TIMEOUT_S)
             except OSError as error:
                 failure = error
                 continue

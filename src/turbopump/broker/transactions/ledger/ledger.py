@@ -1,18 +1,18 @@
 """The books of decisions: a state machine without clock, disk and network.
 
-In: a run that begins, a decision about a batch. Out: the change that has to be written down, or a refusal.
-A change counts when it is applied, and the log applies the same changes again at the next start. And the
-verdict about a half message, from its stamp and the book of its id:
+In: a run that begins, a decision about a batch. Out: the change that has to be stored, or a refusal. A change
+counts when it is applied, and the log applies the same changes again at the next start. Also the verdict
+about a half message, from its stamp and the book of its id:
 
     its batch is decided            committed if its token has won, else rolled back
     a later batch is decided        rolled back: this one never will be
     its run is fenced off           rolled back
-    its book has expired            rolled back: nobody has come back to decide it
+    its book has expired            rolled back: no run has come back to decide it
     none of these                   it waits, for as long as it takes
 
-A batch is decided once. Its winners are forgotten only when all brokers that have messages of them have ended
-those; what is forgotten stays decided. A book that nobody has used for long expires: of it only the number of
-the last decided batch stays, so a job that resumes continues after it.
+A batch is decided once. Its winners are dropped only when all brokers that have messages of them have ended
+those; the batch stays decided. A book that was not used for long expires: only the number of the last decided
+batch stays, so a job that resumes continues after it.
 """
 
 from typing import Final
@@ -38,11 +38,11 @@ MAX_BOOKS: Final = 65_536  # that have not expired
 MAX_IDS: Final = 1_000_000  # ids in all, also expired ones and those whose home is elsewhere
 MAX_NAME_LENGTH: Final = 255  # of ids, runs, tokens and brokers
 MAX_ENTRY_BYTES: Final = 1 << 20  # bytes
-NOBODY: Final = LedgerEntry(())
+NO_WINNERS: Final = LedgerEntry(())
 
 
 class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
-    """`home` is another broker: all that is noted here is where."""
+    """A run began. If `home` is another broker, only that is stored here."""
 
     id: str
     run: str
@@ -50,6 +50,8 @@ class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
+    """A batch was decided."""
+
     id: str
     batch: int
     entry: LedgerEntry
@@ -57,7 +59,7 @@ class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class BookKept(msgspec.Struct, frozen=True, tag="kept"):
-    """All but the entries of a book, once more, since earlier records are about to go."""
+    """A copy of a book without its entries, written because earlier records are about to be deleted."""
 
     id: str
     home: str
@@ -70,7 +72,7 @@ class BookKept(msgspec.Struct, frozen=True, tag="kept"):
 
 
 class BookExpired(msgspec.Struct, frozen=True, tag="expired"):
-    """Nobody has used the book since `used_ms`."""
+    """A book expired that was last used at `used_ms`."""
 
     id: str
     used_ms: int
@@ -78,7 +80,7 @@ class BookExpired(msgspec.Struct, frozen=True, tag="expired"):
 
 
 class BookForgotten(msgspec.Struct, frozen=True, tag="forgotten"):
-    """Somebody has asked for it: nothing of the id is known any more."""
+    """An operator removed a book: nothing of its id is known any more."""
 
     id: str
 
@@ -89,6 +91,7 @@ _CHANGE: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
 
 
 def read_change(body: bytes) -> Change:
+    """Decodes the record of a change. Raises BrokenBody."""
     try:
         return _CHANGE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -96,18 +99,20 @@ def read_change(body: bytes) -> Change:
 
 
 class LedgerBooks:
+    """The books of a broker, by transactional id."""
+
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
         self.books: dict[str, Book] = {}
 
-    # what is to be written down; None: nothing
+    # changes to store; None: nothing changes
 
     def open(self, id: str, run: str, home: str) -> BookOpened | None:
-        """A run that is new becomes the current one, and fences off all before it, for ever."""
+        """Makes a new run the current one, which fences off all runs before it, permanently."""
         check_names(id, run, home)
         book = self.books.get(id)
         if book is None:
-            self._check_room()
+            self._check_capacity()
             return BookOpened(id, run, home)
         if book.home != home:
             raise IllegalOperation(f"the home of {id} is broker {book.home}, not {home}")
@@ -118,7 +123,7 @@ class LedgerBooks:
         return BookOpened(id, run, home)
 
     def decide(self, id: str, batch: int, run: str, entry: LedgerEntry) -> BookDecided | None:
-        """None: it was decided before, see `entry`."""
+        """Decides a batch. None: it was decided before, see `entry_of`."""
         book = self.book(id)
         if batch in book.decided or batch <= book.highest:
             return None
@@ -128,14 +133,16 @@ class LedgerBooks:
         check_names(*entry.tokens, *entry.brokers)
         size = sum(map(len, (*entry.tokens, *entry.brokers)))
         if size > MAX_ENTRY_BYTES:
-            raise InvalidParameter(f"tokens and brokers take {size} bytes, {MAX_ENTRY_BYTES} is the most")
+            raise InvalidParameter(
+                f"tokens and brokers must take at most {MAX_ENTRY_BYTES} bytes, got {size}"
+            )
         if sum(one > book.settled for one in book.decided) >= MAX_UNSETTLED:
             where = ", ".join(owed(book))
             raise IllegalOperation(f"{MAX_UNSETTLED} decided batches of {id} are not settled yet at {where}")
         won = LedgerEntry(tuple(sorted(set(entry.tokens))), tuple(sorted(set(entry.brokers))))
         return BookDecided(id, batch, won, book.settled)
 
-    def _check_room(self) -> None:
+    def _check_capacity(self) -> None:
         if len(self.books) < MAX_BOOKS:
             return
         live = sum(not book.expired_ms and book.home == self.broker_name for book in self.books.values())
@@ -146,7 +153,7 @@ class LedgerBooks:
             )
 
     def idle(self, before_ms: int) -> list[str]:
-        """Books kept here that were last used before then and have nothing left to settle."""
+        """Returns ids of books kept here that were last used before then and have nothing left to settle."""
         return [
             id
             for id, book in self.books.items()
@@ -160,7 +167,7 @@ class LedgerBooks:
         return BookExpired(id, self.books[id].used_ms, now_ms)
 
     def forget(self, id: str) -> BookForgotten:
-        """Raises IllegalOperation while brokers have half messages that are decided and not ended."""
+        """Removes a book. Raises IllegalOperation while decided half messages of it are open."""
         book = self.books.get(id)
         if book is None:
             raise QueryNotFound(f"transactional id {id} is not known here")
@@ -174,10 +181,10 @@ class LedgerBooks:
         if run != book.run:
             raise Fenced(f"run {run} of {id} is not the current one: that is {book.run}")
 
-    # what is known
+    # state
 
     def book(self, id: str) -> Book:
-        """One that is kept here."""
+        """Returns a book that is kept here, or raises IllegalOperation."""
         book = self.books.get(id)
         if book is None:
             raise IllegalOperation(f"transactional id {id} was never opened here")
@@ -186,7 +193,7 @@ class LedgerBooks:
         return book
 
     def snapshot(self, id: str) -> list[Change]:
-        """Changes that make the book as it is."""
+        """Returns changes that rebuild the book as it is now."""
         book = self.books[id]
         kept = BookKept(
             id,
@@ -200,10 +207,10 @@ class LedgerBooks:
         )
         return [kept, *(BookDecided(id, batch, entry, book.settled) for batch, entry in book.decided.items())]
 
-    # changes
+    # applying changes
 
     def apply(self, change: Change, at_ms: int = 0) -> None:
-        """In the order in which they were written. `at_ms`: when that was."""
+        """Applies a change, in the order of the log. `at_ms`: when it was stored."""
         if isinstance(change, BookOpened):
             self._opened(change)
             self.books[change.id].used_ms = at_ms
@@ -226,8 +233,9 @@ class LedgerBooks:
             self._settled(book, change.settled)
 
     def settled(self, id: str, batch: int) -> None:
-        """No broker has anything open up to this batch. Not written down by itself: who does not know it
-        merely keeps more.
+        """Notes that no broker has anything open up to this batch.
+
+        Stored with the next decision only: without it, a broker merely keeps more entries.
         """
         book = self.book(id)
         self._settled(book, min(batch, book.highest))
@@ -256,18 +264,18 @@ def _expired(book: Book, change: BookExpired) -> Book:
 
 
 def entry_of(book: Book, batch: int) -> LedgerEntry | None:
-    """How a batch was decided; None: it is not. One whose winners are forgotten has nobody."""
-    return book.decided.get(batch, NOBODY if batch <= book.highest else None)
+    """Returns how a batch was decided; None: it is not. Dropped winners leave an entry without tokens."""
+    return book.decided.get(batch, NO_WINNERS if batch <= book.highest else None)
 
 
 def owed(book: Book) -> list[str]:
-    """Brokers that may have messages of decided batches which are not settled."""
+    """Returns brokers that may have open half messages of decided batches."""
     entries = (entry for batch, entry in book.decided.items() if batch > book.settled)
     return sorted({broker for entry in entries for broker in entry.brokers})
 
 
 def verdict(book: Book | None, stamp: LedgerStamp) -> HalfDecision | None:
-    """None: it waits."""
+    """Returns how a half message ends, from its stamp and book; None: it waits."""
     if book is None:
         return None
     entry = entry_of(book, stamp.batch)
@@ -277,7 +285,7 @@ def verdict(book: Book | None, stamp: LedgerStamp) -> HalfDecision | None:
 
 
 def state_of(book: Book, broker: str) -> str:
-    """In one word, for people."""
+    """Returns the state of a book as tools show it."""
     if book.home != broker:
         return "elsewhere"
     if book.expired_ms:
@@ -286,6 +294,8 @@ def state_of(book: Book, broker: str) -> str:
 
 
 def check_names(*names: str) -> None:
+    """Raises InvalidParameter for a name that is empty, too long or not printable."""
     for name in names:
         if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-            raise InvalidParameter(f"{name[:40]!r}: ids, runs, tokens and brokers are short printable text")
+            rule = f"must be 1 to {MAX_NAME_LENGTH} printable characters"
+            raise InvalidParameter(f"ids, runs, tokens and brokers {rule}, got {name[:40]!r}")

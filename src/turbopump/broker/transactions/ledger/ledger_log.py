@@ -1,11 +1,11 @@
-"""The ledger on disk: one record for each change of a book, in a topic of the system.
+"""Stores the ledger: one record for each change of a book, in a system topic.
 
 In: changes that the ledger allows. Out: records in the log, and the ledger with the changes applied. At a
-start the queue is read from its beginning. Before a file of the log is deleted, books that rest on records in
-it are written once more, as they are; so the records that are left always tell everything.
+start the queue is read from its beginning. Before a file of the log is deleted, books that depend on records
+in it are rewritten as they are; so the remaining records are always complete.
 
-A change counts when it is appended, in the order of the log: what is done because of it comes later there. It
-is told to others, who have logs of their own, when it is on disk.
+A change counts when it is appended, in the order of the log: its consequences come later there. Other
+brokers, which have logs of their own, get it when it is on disk.
 """
 
 import logging
@@ -29,16 +29,18 @@ PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 
 class LedgerLog:
+    """Writes changes of the ledger to the log, and reads them at a start."""
+
     def __init__(self, ledger: LedgerBooks, store: Storage, writer: MessageWriter, clock: Clock) -> None:
         self._ledger = ledger
         self._store = store
         self._writer = writer
         self._clock = clock
-        self._since: dict[str, int] = {}  # id -> where the oldest record lies that its book needs
+        self._since: dict[str, int] = {}  # id -> log offset of the oldest record that its book needs
         self._end: dict[str, int] = {}  # id -> where its newest record ends
 
     async def reopen(self) -> None:
-        """Before anybody is served."""
+        """Reads all changes, before requests are served."""
         queue = self._store.queues.find(LEDGER_TOPIC, QUEUE)
         if queue is None:
             return
@@ -46,7 +48,7 @@ class LedgerLog:
             try:
                 change = read_change(record.body)
             except BrokenBody as error:
-                log.error("A record of the ledger at %d is passed over: %s", record.physical_offset, error)
+                log.error("Skipping the ledger record at log offset %d: %s", record.physical_offset, error)
                 continue
             self._ledger.apply(change, record.store_timestamp)
             self._noted(change, (record.physical_offset, record.queue_offset, record.size))
@@ -54,7 +56,7 @@ class LedgerLog:
             log.info("%d transactional ids are in the ledger", len(self._ledger.books))
 
     def write(self, change: Change) -> None:
-        """Raises Refused, and then nothing has happened."""
+        """Appends and applies a change. Raises Refused, and then nothing has changed."""
         (appended,) = self._writer.append_counted([self._draft(change)])
         self._ledger.apply(change, self._clock.now_ms())
         self._noted(change, appended)
@@ -62,19 +64,19 @@ class LedgerLog:
     async def safe(self, id: str) -> None:
         """Returns when all that is known of the id is on disk. Raises FlushDiskTimeout."""
         if not await self._writer.acknowledgement.on_disk(self._end.get(id, 0)):
-            raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
+            raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
 
     async def rescue(self, below: int) -> bool:
-        """The log is about to lose what lies below. True: no book needs it any more."""
+        """Rewrites books with records below an offset, before the log deletes them. True: none needs them."""
         try:
             for id in [one for one, at in self._since.items() if at < below]:
-                self._write_anew(id)
+                self._rewrite(id)
         except Refused as refused:
-            log.error("Books cannot be written anew, so their file is not deleted: %s", refused.remark)
+            log.error("Cannot rewrite books of the ledger; keeping their file of the log: %s", refused.remark)
             return False
         return await self._writer.acknowledgement.on_disk(self._store.log.end)
 
-    def _write_anew(self, id: str) -> None:
+    def _rewrite(self, id: str) -> None:
         changes = self._ledger.snapshot(id)
         appended = self._store.log.rewrite([self._draft(change) for change in changes])
         self._since[id] = appended[0][0]

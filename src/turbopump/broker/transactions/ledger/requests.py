@@ -1,9 +1,10 @@
-"""What writers ask of the ledger: to open a run (9701), read a book (9703), decide (9704), end (9705).
+"""Handles requests to the ledger: open a run (9701), read a book (9703), decide (9704), end (9705).
 
-And people: which books there are (9706), and to forget one (9707).
+And those of operators: list the books (9706), forget one (9707).
 
-In: requests. Out: answers that hold after any crash: nothing is told before it is on disk (of many that end,
-the last answer says so). Half messages come in by `ledger_send.py`, and end in `ledger_settle.py`.
+In: requests. Out: answers that hold after any crash: they are sent when the change is on disk (of several
+calls that end half messages, the last one waits for it). Half messages arrive by `send.py`, and end in
+`settlement.py`.
 """
 
 import logging
@@ -33,22 +34,24 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 log = logging.getLogger(__name__)
 
 MAX_LISTED = 1000  # books in one answer
-MAX_READ = 64  # batches in one question
+MAX_READ = 64  # batches in one request
 MAX_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerHandler:
+    """Handles all requests to the ledger but sends."""
+
     def __init__(
         self,
         ledger: LedgerBooks,
         log: LedgerLog,
-        settling: Settlement,
+        settlement: Settlement,
         store: Storage,
         acknowledgement: Acknowledgement,
     ) -> None:
         self._ledger = ledger
         self._log = log
-        self._settling = settling
+        self._settlement = settlement
         self._store = store
         self._acknowledgement = acknowledgement
 
@@ -67,17 +70,19 @@ class LedgerHandler:
         change = self._ledger.open(header.id, header.run, header.home)
         old = self._ledger.books.get(header.id)
         if change is not None and old is not None and old.expired_ms:
-            log.warning("Transactional id %s is back; it goes on behind batch %d", header.id, old.highest)
+            log.warning(
+                "Transactional id %s is in use again; it continues after batch %d", header.id, old.highest
+            )
         if change is not None:
             self._log.write(change)
-            self._settling.soon(header.id)
+            self._settlement.soon(header.id)
         await self._log.safe(header.id)
         return Answer()
 
     async def read(self, request: Request[LedgerReadRequest]) -> Answer:
         id, batches = request.header.id, wire.read_batches(request.body)
         if len(batches) > MAX_READ:
-            raise InvalidParameter(f"{len(batches)} batches are asked for, {MAX_READ} is the most")
+            raise InvalidParameter(f"a request must name at most {MAX_READ} batches, got {len(batches)}")
         if id not in self._ledger.books:
             raise QueryNotFound(f"transactional id {id} is not known here")
         await self._log.safe(id)
@@ -90,7 +95,7 @@ class LedgerHandler:
         change = self._ledger.decide(header.id, header.batch, header.run, wire.read_entry(request.body))
         if change is not None:
             self._log.write(change)
-            self._settling.soon(header.id)
+            self._settlement.soon(header.id)
         await self._log.safe(header.id)
         entry = entry_of(self._ledger.books[header.id], header.batch)
         assert entry is not None
@@ -103,33 +108,32 @@ class LedgerHandler:
 
     def _summary(self, id: str) -> wire.BookSummary:
         book = self._ledger.books[id]
-        state, halves = state_of(book, self._ledger.broker_name), self._settling.count(id)
+        state, halves = state_of(book, self._ledger.broker_name), self._settlement.count(id)
         return wire.BookSummary(id, book.home, state, book.run, book.highest, book.used_ms, halves)
 
     async def forget(self, request: Request[LedgerForgetRequest]) -> Answer:
         id = request.header.id
         change = self._ledger.forget(id)
-        if count := self._settling.count(id):
+        if count := self._settlement.count(id):
             raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
         highest = self._ledger.books[id].highest
         self._log.write(change)
         if not await self._acknowledgement.on_disk(self._store.log.end):
-            raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
-        log.warning(
-            "Transactional id %s is forgotten, on request; it had decided up to batch %d", id, highest
-        )
+            raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
+        log.warning("Forgot transactional id %s on request; its batches were decided up to %d", id, highest)
         return Answer()
 
     async def end(self, request: Request[LedgerEndRequest]) -> Answer:
-        """As much as is done in good time: who finds that some are left asks again, and the last answer says
-        that all of it is on disk.
+        """Ends at most `MAX_ENDED` half messages. A caller with some left asks again.
+
+        The last answer means that all of them are on disk.
         """
         header = request.header
-        counts = await self._settling.settle(header.id, header.batch, MAX_ENDED)
-        left = self._settling.left(header.id, header.batch)
+        counts = await self._settlement.settle(header.id, header.batch, MAX_ENDED)
+        left = self._settlement.left(header.id, header.batch)
         is_last = not left or not counts.total
         if is_last and not await self._acknowledgement.on_disk(self._store.log.end):
-            raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
+            raise FlushDiskTimeout("cannot write the ended half messages to disk; ask again")
         if header.settled and not left:
             self._ledger.settled(header.id, header.batch)
         return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))

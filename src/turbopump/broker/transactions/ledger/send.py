@@ -1,9 +1,9 @@
-"""Half messages of a ledger, many in one frame (9702): checked as sends are, stored all or none.
+"""Stores half messages of a ledger, many in one frame (9702): checked as sends are, all or none.
 
 In: a request that names id, batch, run, token and home, with messages in the format of a batch. Out: records
-in the topic of half messages, each with the stamp, and an answer that says how safe they are. A frame that
-is sent again is stored again: so a writer whose frame was not answered gives its token up. A message may have
-a delay or a time: what no broker could keep is refused here, since a commit refuses nothing.
+in the topic of half messages, each with the stamp, and an answer with their durability. A frame that is sent
+again is stored again: so a writer whose frame was not answered abandons its token. A message may have a delay
+or a time: one that is not allowed is refused here, since a commit refuses nothing.
 """
 
 import sys
@@ -40,12 +40,12 @@ from turbopump.store.consume_queue import ConsumeQueue
 MAX_IN_FRAME = 4096  # messages: about 40 ms
 MAX_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
 MAX_OPEN_IN_ALL = 4_000_000
-MAX_STAMP_BYTES = 2048  # bytes of properties
+MAX_STAMP_BYTES = 2048  # in the properties
 WITH_TIME = frozenset(name.decode() for name in TIMES)
 REFUSED = (
     NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
 ) - WITH_TIME
-"""Names that only a broker gives, and a recall, which is no message."""
+"""Properties that only a broker sets, and that of a recall, which is no message."""
 NOT_TOGETHER = tuple(name.encode() for name in sorted(REFUSED | WITH_TIME))
 MAX_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
@@ -54,18 +54,22 @@ Place = tuple[Topic, int]
 
 @dataclass(frozen=True, slots=True)
 class StoredHalves:
+    """The number of half messages stored, and where they end in the log."""
+
     count: int
     end: int  # in the log
 
 
 class LedgerSendHandler:
+    """Handles sends of half messages that a ledger decides."""
+
     def __init__(
         self,
         ledger: LedgerBooks,
         broker_name: str,
         transactions: OpenTransactions,
         targets: SendTargets,
-        timing: TimerIntake,
+        timers: TimerIntake,
         writer: MessageWriter,
         store: Storage,
         clock: Clock,
@@ -75,7 +79,7 @@ class LedgerSendHandler:
         self._transactions = transactions
         self._targets = targets
         self._broker_properties = targets.rules.added_properties()
-        self._timing = timing
+        self._timers = timers
         self._writer = writer
         self._store = store
         self._clock = clock
@@ -93,7 +97,7 @@ class LedgerSendHandler:
         return Answer(LedgerSendResponse(stored.count, safety.durability), code=safety.code)
 
     def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
-        """In one step. None: something of it is not plain, and nothing has happened."""
+        """Stores plain messages in one compiled step. None: not all are plain, and nothing was stored."""
         groups = self._groups
         if groups is None:
             return None
@@ -135,7 +139,7 @@ class LedgerSendHandler:
         return StoredHalves(len(drafts), at + size)
 
     def _check(self, stamp: LedgerStamp) -> None:
-        """At home it is known whether anybody will want them."""
+        """Raises Refused for a stamp that can never be committed, as far as this broker knows."""
         check_names(stamp.id, stamp.run, stamp.token, stamp.home)
         if stamp.batch < 0:
             raise InvalidParameter(f"batch {stamp.batch}: the first one is 0")
@@ -146,21 +150,23 @@ class LedgerSendHandler:
                 raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
         stamps = self._transactions.stamps
         if stamps.count(stamp.id) >= MAX_OPEN or stamps.total >= MAX_OPEN_IN_ALL:
-            words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
-            raise FlowControl(f"{words}: some have to end first")
+            counts = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
+            raise FlowControl(f"{counts}: some have to end first")
 
     def _added(self, stamp: LedgerStamp) -> bytes:
-        """To the properties of each."""
+        """Returns what is appended to the properties of each half message."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
         added = properties.pack(pairs).encode() + self._broker_properties
         if len(added) > MAX_STAMP_BYTES:
-            raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
+            raise InvalidParameter(
+                f"id, run, token and home must take at most {MAX_STAMP_BYTES} bytes, got {len(added)}"
+            )
         return added
 
     def _drafts(
         self, stamp: LedgerStamp, request: Request[LedgerSendRequest]
     ) -> tuple[list[Draft], list[str]]:
-        """And the topics to which they belong."""
+        """Returns the drafts of half messages, and their topics."""
         messages = batch.split(request.body)
         if not 0 < len(messages) <= MAX_IN_FRAME:
             raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MAX_IN_FRAME}")
@@ -217,10 +223,10 @@ class LedgerSendHandler:
             self._check_time(pairs)
 
     def _check_time(self, pairs: dict[str, str]) -> None:
-        """As a send. Who wrote many has to know which of them it was."""
+        """Checks delay or time as a send does. The remark names the message, since a frame has many."""
         try:
             if delay_level(pairs) <= 0:
-                self._timing.check(pairs)
+                self._timers.check(pairs)
         except Refused as refused:
             raise Refused(refused.code, f"message {pairs[properties.UNIQUE_KEY]}: {refused.remark}") from None
 

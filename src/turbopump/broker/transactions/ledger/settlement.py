@@ -1,8 +1,9 @@
-"""Half messages of a ledger end as their batch was decided, whether or not anybody asks for it.
+"""Ends half messages of a ledger as their batch was decided, whether or not a writer asks for it.
 
 In: the stamped half messages that are open, and the books. Out: messages committed and rolled back, many in
 one append. It happens when a writer asks (9705), after each decision and each new run, at a start, and with
-every round of checks. What is not decided, or cannot be learned now, waits: nothing here ever gives up.
+every round of checks. A half message whose batch is not decided, or whose book cannot be read now, waits for
+as long as it takes.
 """
 
 import asyncio
@@ -27,22 +28,26 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
-HALVES_PER_TURN = 128  # half messages in one turn and one append: about 4 ms, 7 when they are delayed,
-TOGETHER = 1024  # ... and in one that is compiled
-ASKED_AT_ONCE = 8  # batches in one question to a home
-TROUBLE_S, TROUBLE_LINES = 60.0, 5
+GRACE_S = 0.2  # after a decision: the writer that decided usually asks at once itself
+HALVES_PER_TURN = 128  # and in one append: about 4 ms, 7 when they are delayed
+TOGETHER = 1024  # in one compiled append
+BATCHES_PER_CALL = 8  # to a home
+TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 Ended = tuple[Record, OpenHalf, HalfDecision]
 
 
 class Books(Protocol):
+    """Reads books, here or at other brokers."""
+
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
-        """None: it cannot be had now."""
+        """Returns the book of an id; None: it cannot be read now."""
 
 
 @dataclass(slots=True)
 class SettlementCounts:
+    """How many half messages were committed and rolled back."""
+
     committed: int = 0
     rolled_back: int = 0
 
@@ -52,6 +57,8 @@ class SettlementCounts:
 
 
 class Settlement:
+    """Ends open half messages whose batch is decided."""
+
     def __init__(
         self,
         transactions: OpenTransactions,
@@ -68,15 +75,15 @@ class Settlement:
         self._clock = clock
         self._asked: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._trouble = RateLimitedLog(log, TROUBLE_S, logging.ERROR, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.ERROR, MAX_TROUBLE_LINES)
 
     def soon(self, id: str) -> None:
-        """There is news in its book."""
+        """Requests a settlement of the id, because its book has changed."""
         self._asked[id] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Settles all ids every round, and changed ones at once, until it is cancelled."""
         while True:
             due = self._clock.monotonic() + self._interval_s()
             await self._settle_each(self._stamps.ids())
@@ -101,42 +108,43 @@ class Settlement:
         try:
             await self.settle(id)
         except Refused as refused:
-            self._say(f"Half messages of {id} cannot be ended, will try again: {refused.remark}")
-        except Exception as error:  # a fault of ours: other ids must not wait behind it
-            self._say(f"Half messages of {id} cannot be ended, will try again", error)
+            self._log(f"Cannot end half messages of {id}; retrying: {refused.remark}")
+        except Exception as error:  # a defect: other ids must not wait behind it
+            self._log(f"Cannot end half messages of {id}; retrying", error)
 
-    async def settle(self, id: str, last: int | None = None, most: int = sys.maxsize) -> SettlementCounts:
-        """What is decided of the id, up to batch `last`; when it is more than `most`, not all of it. Raises
-        Refused when nothing can be written.
+    async def settle(self, id: str, last: int | None = None, limit: int = sys.maxsize) -> SettlementCounts:
+        """Ends the decided half messages of an id up to batch `last`, at most about `limit`.
+
+        Raises Refused when nothing can be written.
         """
         counts = SettlementCounts()
         batches = self._stamps.batches(id, last)
-        for begin in range(0, len(batches), ASKED_AT_ONCE):
-            some = batches[begin : begin + ASKED_AT_ONCE]
+        for begin in range(0, len(batches), BATCHES_PER_CALL):
+            some = batches[begin : begin + BATCHES_PER_CALL]
             written = [one for batch in some for one in self._stamps.of(id, batch)]
             for home in sorted({one.stamp.home for one in written}):
                 book = await self._books.book(id, home, some)
                 for one in written:
                     decision = verdict(book, one.stamp) if one.stamp.home == home else None
-                    if decision is not None and counts.total < most:
-                        await self._end(one, decision, counts, most)
+                    if decision is not None and counts.total < limit:
+                        await self._end(one, decision, counts, limit)
         return counts
 
     def count(self, id: str) -> int:
-        """How many half messages of it are open here."""
+        """Returns the number of open half messages of an id on this broker."""
         return self._stamps.count(id)
 
     def left(self, id: str, last: int) -> int:
-        """How many are open up to this batch."""
+        """Returns the number of open half messages of an id up to this batch."""
         batches = self._stamps.batches(id, last)
         return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
 
     async def _end(
-        self, written: WrittenHalf, decision: HalfDecision, counts: SettlementCounts, most: int
+        self, written: WrittenHalf, decision: HalfDecision, counts: SettlementCounts, limit: int
     ) -> None:
-        """In the order in which they were sent, also where some were written anew since."""
+        """Ends half messages in the order in which they were sent, also if some were rewritten since."""
         left = iter(sorted(written.roots))
-        while counts.total < most and (roots := list(islice(left, TOGETHER))):
+        while counts.total < limit and (roots := list(islice(left, TOGETHER))):
             await self._warm(roots)
             halves = self._open(written, roots)
             if decision is HalfDecision.COMMIT and self._transactions.commit_together(halves):
@@ -168,7 +176,7 @@ class Settlement:
             counts.rolled_back += len(ended)
 
     def _open(self, written: WrittenHalf, roots: list[int]) -> list[OpenHalf]:
-        """Of some that were, in their order."""
+        """Returns those that are still open, in their order."""
         found = [self._transactions.halves.find(root) for root in roots]
         ended = [root for root, half in zip(roots, found, strict=True) if half is None]
         self._stamps.discard(written, ended)
@@ -178,24 +186,24 @@ class Settlement:
         found: list[Ended] = []
         for half in halves:
             record = self._store.log.look_up(half.at)
-            if record is not None:  # else it is not committed yet, or a round of checks will complain
+            if record is not None:  # else it is not committed yet, or a round of checks logs it
                 found.append((record, half, decision))
         return found
 
     def _settle(self, ended: list[Ended]) -> list[Ended]:
-        """Those that have ended. One that cannot be stored does not keep the others."""
+        """Ends half messages. Returns those that ended: one that cannot be stored blocks no other."""
         try:
             if ended:
                 self._transactions.settle_all(ended)
             return ended
         except (MessageIllegal, SystemFailure) as refused:
             if len(ended) == 1:
-                self._say(f"The half message {ended[0][1].offset} cannot be ended: {refused.remark}")
+                self._log(f"Cannot end the half message {ended[0][1].offset}: {refused.remark}")
                 return []
         return [done for one in ended for done in self._settle([one])]
 
     async def _warm(self, roots: list[int]) -> None:
-        """Nobody has to wait for the disk when they are read."""
+        """Brings records into memory in a worker thread, so that reading them does not block the loop."""
         halves, young = (
             filter(None, map(self._transactions.halves.find, roots)),
             self._store.reader.in_memory_from,
@@ -203,5 +211,5 @@ class Settlement:
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves if half.at < young)
         await self._store.reader.bring(entry[:2] for entry in entries if entry is not None)
 
-    def _say(self, words: str, error: BaseException | None = None) -> None:
+    def _log(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)

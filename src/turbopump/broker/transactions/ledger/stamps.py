@@ -1,8 +1,8 @@
-"""Half messages that a ledger decides about: what is stamped on each, and which of them are open.
+"""Half messages that a ledger decides: the stamp on each, and which of them are open.
 
 In: half messages as they are stored or found at a start. Out: the open ones of an id, by batch and token. The
-stamp is in the properties of the half record alone; the message that consumers get does not have it. Whether
-a half message is still open is known to `halves.py`: here may be some that have ended meanwhile.
+stamp is only in the properties of the half record; the message that consumers get does not have it. Whether a
+half message is still open is known to `halves.py`: some of those here may have ended meanwhile.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ TOKEN: Final = "TURBOPUMP_TXN_TOKEN"
 HOME: Final = "TURBOPUMP_TXN_HOME"
 STAMP: Final = (ID, BATCH, RUN, TOKEN, HOME)
 GROUP: Final = "TURBOPUMP_LEDGER"
-"""The producer group of stamped half messages: nobody belongs to it."""
+"""The producer group of stamped half messages. It has no members."""
 
 MAX_DIGITS = 18  # of a batch's number
 _MARK = ID.encode() + properties.NAME_END.encode()
@@ -26,6 +26,8 @@ _MARK = ID.encode() + properties.NAME_END.encode()
 
 @dataclass(frozen=True, slots=True)
 class LedgerStamp:
+    """The properties that tie a half message to a batch of a transactional id."""
+
     id: str
     batch: int
     run: str
@@ -37,7 +39,7 @@ class LedgerStamp:
 
 
 def stamp_of(packed: bytes) -> LedgerStamp | None:
-    """None: producers decide about it."""
+    """Returns the stamp in stored properties; None: producers decide the half message."""
     if _MARK not in packed:
         return None
     pairs = properties.parse(packed)
@@ -51,13 +53,15 @@ def stamp_of(packed: bytes) -> LedgerStamp | None:
 
 @dataclass(slots=True)
 class WrittenHalf:
-    """The half messages of one attempt, by root."""
+    """The half messages of one attempt at a batch, by root."""
 
     stamp: LedgerStamp
     roots: dict[int, None] = field(default_factory=dict)
 
 
 class StampedHalves:
+    """The stamped half messages of a broker, by id, batch and token."""
+
     def __init__(self) -> None:
         self._ids: dict[str, dict[int, dict[str, WrittenHalf]]] = {}  # id -> batch -> token
         self._counts: dict[str, int] = {}
@@ -73,7 +77,7 @@ class StampedHalves:
         self._count(stamp.id, len(written.roots) - before)
 
     def discard(self, written: WrittenHalf, roots: Iterable[int]) -> None:
-        """They have ended."""
+        """Removes half messages that have ended."""
         before = len(written.roots)
         for root in roots:
             written.roots.pop(root, None)
@@ -102,9 +106,9 @@ class StampedHalves:
         return self._counts.get(id, 0)
 
     def batches(self, id: str, last: int | None = None) -> list[int]:
-        """Lowest first, up to `last`."""
+        """Returns the batches of an id, lowest first, up to `last`."""
         return sorted(batch for batch in self._ids.get(id, {}) if last is None or batch <= last)
 
     def of(self, id: str, batch: int) -> Iterator[WrittenHalf]:
-        """All attempts at a batch; they may be discarded meanwhile."""
+        """Yields all attempts at a batch. They may be discarded between two of them."""
         yield from list(self._ids.get(id, {}).get(batch, {}).values())
