@@ -54,7 +54,7 @@ GROUP, TOPIC, FILE = "PG", "T", "consumerOffset.json"
 COMMIT, ROLLBACK = 8, 12
 ACTION_S = 60.0
 ROUND_S = 5.0
-RULES = CheckRules(timeout_ms=3_000, most=4, lifetime_ms=10**9, interval_s=ROUND_S)
+RULES = CheckRules(timeout_ms=3_000, max_checks=4, lifetime_ms=10**9, interval_s=ROUND_S)
 
 log = logging.getLogger(__name__)
 

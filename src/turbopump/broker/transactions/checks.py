@@ -83,10 +83,10 @@ class TransactionChecks:
 
     async def run(self) -> None:
         """Runs rounds until it is cancelled."""
-        await self._clock.sleep(min(FIRST_ROUND_S, self._rules().interval_s))
+        await asyncio.sleep(min(FIRST_ROUND_S, self._rules().interval_s))
         while True:
             await self.round()
-            await self._clock.sleep(self._rules().interval_s)
+            await asyncio.sleep(self._rules().interval_s)
 
     async def keep(self) -> None:
         """Saves the progress every `SAVE_INTERVAL_S`, until it is cancelled."""
