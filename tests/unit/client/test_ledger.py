@@ -94,7 +94,7 @@ def test_rows_of_one_key_keep_their_queue_and_their_order() -> None:
 
 
 def test_many_rows_end_in_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MOST_ENDED", 100)
+    monkeypatch.setattr(requests, "MAX_ENDED", 100)
 
     async def scenario(cluster: AsyncCluster) -> None:
         async with ledger(cluster) as one:
