@@ -2,8 +2,9 @@
 
 In: where the record of a message ends in the log. Out: a `Safety`, at once or later. Every handler that
 stores a message and owes an answer asks the one `Acknowledgement` that was picked at start; the receipt
-of a send is made from its result. The rule for replicas or a quorum is another subclass, here or in
-`replication`, and no handler has to know of it. Appending, and the text of an answer, never belong here.
+of a send is made from its result. A rule for replicas or a quorum will be another subclass in the broker,
+over what `replication` reports, and no handler has to know of it. Appending, and the text of an answer,
+never belong here.
 """
 
 import asyncio
@@ -195,10 +196,3 @@ def choose(config: StoreConfig, role: str, syncs: Syncs) -> Acknowledgement:
     if role == "SYNC_MASTER":
         acknowledgement = NoSlaveAcknowledgement(syncs, acknowledgement)
     return acknowledgement
-
-
-def promise(config: StoreConfig) -> str:
-    """What the answer to a send means with this configuration, in words."""
-    if config.syncs_each:
-        return PROMISES[Durability.DISK]
-    return PROMISES[Durability.BUFFER if config.uses_pool else Durability.MEMORY]

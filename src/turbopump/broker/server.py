@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from turbopump.broker.acknowledgement import choose, promise
+from turbopump.broker.acknowledgement import Acknowledgement, choose
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin import part as admin
 from turbopump.broker.config import BrokerConfig
@@ -94,12 +94,14 @@ class Broker:
         self._chance = chance
         self._primary_address = primary_address
         self._store: Store | None = None
+        self._acknowledgement: Acknowledgement | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
     def acknowledgement(self) -> str:
         """What the answer to a send guarantees, as a sentence."""
-        return promise(self.config.store)
+        assert self._acknowledgement is not None, "the broker was not started"
+        return self._acknowledgement.promise
 
     @property
     def trouble(self) -> str | None:
@@ -175,6 +177,7 @@ class Broker:
         table_files = TableFiles(tables, files, self._workers, stack, pause_s)
         recovered_end = self._repair_offsets(store, tables, files)
         acknowledgement = choose(config.store, config.identity.role, store.flusher)
+        self._acknowledgement = acknowledgement
         context = Context(
             config=lambda: self.config,
             store=store,

@@ -14,7 +14,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.store.errors import UnusableStore
 
-LONGEST_QUOTE = 40
+MAX_QUOTE = 40
 
 # asyncio and uvloop put the address into their OSError: ('127.0.0.1', 9876) or ('::', 9876, 0, 0).
 BIND_ADDRESS = re.compile(r"\('([^']*)', (\d+)")
@@ -75,7 +75,7 @@ def encoding_failure(error: UnicodeEncodeError) -> str:
 
 
 def shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"
+    return text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "…"
 
 
 def cannot_listen(error: OSError) -> str:

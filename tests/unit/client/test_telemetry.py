@@ -319,3 +319,12 @@ def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.Monke
     Producer("makers", name_servers=NAMESRV)
     with pytest.raises(InvalidArgument, match=r"pip install 'turbopump\[telemetry\]'"):
         Producer("makers", name_servers=NAMESRV, telemetry=True)
+
+
+def test_the_former_module_of_telemetry_works_with_a_warning() -> None:
+    from turbopump.client import telemetry as former
+
+    with pytest.warns(DeprecationWarning, match="client.observe.telemetry.SendTelemetry"):
+        assert former.SendTelemetry is SendTelemetry
+    with pytest.raises(AttributeError, match="no attribute 'none'"):
+        getattr(former, "none")  # noqa: B009

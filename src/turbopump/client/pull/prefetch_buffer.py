@@ -51,10 +51,10 @@ class PrefetchBuffer:
 
     def emptied(self) -> "PrefetchBuffer":
         """Returns a buffer without the messages that were not given out yet: they are to be pulled again."""
-        anew = PrefetchBuffer(self.queue, self.position)
-        anew.paused = self.paused
-        anew._given_out = self._given_out
-        return anew
+        copy = PrefetchBuffer(self.queue, self.position)
+        copy.paused = self.paused
+        copy._given_out = self._given_out
+        return copy
 
     @property
     def position(self) -> int:

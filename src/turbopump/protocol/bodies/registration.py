@@ -24,7 +24,7 @@ MAX_JSON_BYTES = 64 * 1024  # data version, filter servers
 
 _I32 = struct.Struct(">i")
 _WORDS = 5  # of a topic
-_LEAST_I32, _MOST_I32 = -(1 << 31), (1 << 31) - 1
+_MIN_I32, _MAX_I32 = -(1 << 31), (1 << 31) - 1
 
 
 class RegisterBrokerBody(Body):
@@ -130,7 +130,7 @@ def _number(word: bytes) -> int:
     if not word.removeprefix(b"-").isdigit():
         raise ValueError(f"a number must be digits, got {word[:40]!r}")
     number = int(word)
-    if not _LEAST_I32 <= number <= _MOST_I32:
+    if not _MIN_I32 <= number <= _MAX_I32:
         raise ValueError(f"{number} is too large")
     return number
 
