@@ -1,7 +1,7 @@
 """Sends, and three ways to serve them: one by one, many at once, and by the compiled twin of that."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from tests.writers import writer_of
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.produce.kinds import WaitingKinds
+from turbopump.broker.produce.kinds import WaitingKind, WaitingKinds
 from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler
@@ -62,6 +62,7 @@ class Bench:
         twins: Twins | None = None,
         config: StoreConfig = SMALL_STORE,
         make_router: Callable[[Routes], Router] = QuietRouter,
+        more_kinds: Callable[[Store], Sequence[WaitingKind]] = lambda store: (),
     ) -> None:
         clock = HandClock()
         self.disk = SimulatedDisk(Chance(1), clock)
@@ -77,19 +78,23 @@ class Bench:
         timers = TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000)
         self.kinds = WaitingKinds([DelaySchedule(self.store), timers])
         self.targets = SendTargets(self.topics, rules, clock)
+        halves = _UnwatchedHalves(self.store, None, timers, rules)  # type: ignore[arg-type]
+        self.all_kinds = self.kinds.before([*more_kinds(self.store), halves])
         sending = SendHandler(
             self.store,
             self.targets,
             SubscriptionGroups(CONFIG.groups, clock),
             receipts,
-            self.kinds.before([_UnwatchedHalves(self.store, None, timers, rules)]),  # type: ignore[arg-type]
+            self.all_kinds,
             self.writer,
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
         )
         self.sending, self.receipts, self.clock = sending, receipts, clock
         self.router = make_router(sending.routes())
-        self.many = PlainSendHandler(self.store, self.targets, self.writer, receipts, self.router)
+        self.many = PlainSendHandler(
+            self.store, self.targets, self.all_kinds, self.writer, receipts, self.router
+        )
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()
 

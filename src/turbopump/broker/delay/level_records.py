@@ -46,6 +46,7 @@ class DelaySchedule:
     """The kind of message that waits for a delay level."""
 
     topic = SCHEDULE_TOPIC
+    properties = frozenset({properties.DELAY})
 
     def __init__(self, store: Storage) -> None:
         self._store = store

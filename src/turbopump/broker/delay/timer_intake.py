@@ -35,6 +35,7 @@ class TimerIntake:
     """The kind of message that waits for a time of its own."""
 
     topic = TIMER_TOPIC
+    properties = frozenset(TIMERS)
 
     def __init__(
         self, store: Storage, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int

@@ -48,6 +48,8 @@ class WaitingKind(Protocol):
 
     topic: str
     """The system topic in which its messages wait. No other kind uses it."""
+    properties: frozenset[str]
+    """Names of the properties that ask for it: a message with one of them is never a plain send."""
 
     def claim(self, message: Arriving) -> Placement | None:
         """Changes the properties to those of a message that waits, and returns where it waits.
@@ -77,6 +79,8 @@ class WaitingKinds:
     def __init__(self, kinds: Iterable[WaitingKind] = ()) -> None:
         self._kinds = tuple(kinds)
         self._by_topic = {kind.topic: kind for kind in self._kinds}
+        self.properties = frozenset(name for kind in self._kinds for name in kind.properties)
+        """The properties of all kinds."""
 
     def before(self, kinds: Iterable[WaitingKind]) -> "WaitingKinds":
         """Returns a table that asks these kinds first, then those of this table."""

@@ -38,7 +38,7 @@ async def build(context: Context) -> Part:
     )
 
     def plain_sends(router: Router) -> PlainSendHandler:
-        handler = PlainSendHandler(store, targets, writer, receipts, router)
+        handler = PlainSendHandler(store, targets, context.kinds, writer, receipts, router)
         context.topic_listeners.append(lambda topics: handler.topics_changed([one.name for one in topics]))
         return handler
 

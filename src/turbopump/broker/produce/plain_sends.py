@@ -18,8 +18,9 @@ from typing import Protocol
 import msgspec
 
 from turbopump.broker.acknowledgement import Safety
+from turbopump.broker.produce.kinds import WaitingKinds
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import NOT_PLAIN, stays_as_sent
+from turbopump.broker.produce.send import NOT_PLAIN
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
@@ -75,12 +76,14 @@ class PlainSendHandler:
         self,
         store: Storage,
         targets: SendTargets,
+        kinds: WaitingKinds,
         writer: MessageWriter,
         receipts: Receipts,
         router: GeneralSends,
     ) -> None:
         self._store = store
         self._topics = targets.topics
+        self._not_plain = NOT_PLAIN | kinds.properties
         self._added = targets.rules.added_properties()
         self._append = writer.append
         self._accepts = targets.accepts
@@ -136,7 +139,7 @@ class PlainSendHandler:
             return None
         return self._store.compiled.plain_sends(
             targets=self._targets,
-            not_plain=tuple(name.encode() for name in NOT_PLAIN),
+            not_plain=tuple(name.encode() for name in self._not_plain),
             added=self._added,
             hurried=receipts.parts(acknowledgement.unawaited),
             waited=receipts.parts(acknowledgement.immediate),
@@ -256,7 +259,7 @@ class PlainSendHandler:
         pairs = properties.parse(text)
         shape: Shape | None = None
         found = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.KEYS, "")
-        if found == (unique_key, keys) and stays_as_sent(text, pairs):
+        if found == (unique_key, keys) and self._stays_as_sent(text, pairs):
             tag = pairs.get(properties.TAGS)
             shape = java_hash(tag) if tag else 0, pairs.get(properties.WAIT) != "false"
         if len(self._shapes) >= MAX_SHAPES:
@@ -264,6 +267,10 @@ class PlainSendHandler:
         if len(rest) <= MAX_SHAPE_LENGTH:
             self._shapes[rest] = shape
         return shape
+
+    def _stays_as_sent(self, text: str, pairs: dict[str, str]) -> bool:
+        """Returns whether a property string is stored byte for byte (the broker's pairs follow it)."""
+        return self._not_plain.isdisjoint(pairs) and properties.pack(pairs) == text
 
     def _write(self, connection: Connection, drafts: list[Draft], asked: list[Asked]) -> None:
         try:

@@ -46,14 +46,13 @@ SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
 NEVER_STORED = (properties.POP_CK, DELIVER_AT, properties.INNER_MULTI_QUEUE_OFFSET)
 NOT_PLAIN = frozenset(
     (
-        *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
-        *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM, properties.PRIORITY),
-        properties.INNER_MULTI_DISPATCH,
+        *(*SET_BY_BROKER, *NEVER_STORED),
+        *(properties.INNER_NUM, properties.PRIORITY, properties.INNER_MULTI_DISPATCH),
     )
 )
-"""A message with one of these properties is rewritten, kept elsewhere or refused: it is never plain."""
-
-NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
+"""A message with one of these properties is rewritten, kept elsewhere or refused: it is never plain. Neither is
+one with a property of a kind that waits (`kinds.py`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +94,7 @@ class SendHandler:
         self._in_order = in_order
         self._max_message_size = targets.rules.max_message_size
         self._added = targets.rules.added_properties()
+        self._not_plain_names = tuple(name.encode() for name in sorted(NOT_PLAIN | kinds.properties))
         self._acknowledgement = writer.acknowledgement
         self._traffic = writer.traffic
         self._together = store.compiled.groups() if self._acknowledgement.immediate is not None else None
@@ -149,7 +149,7 @@ class SendHandler:
         host = request.connection.peer_host
         done = self._writer.append_group(
             lambda arrivals: together.batch(
-                body, queue, *numbers, host, NOT_PLAIN_NAMES, largest, self._id_front, arrivals
+                body, queue, *numbers, host, self._not_plain_names, largest, self._id_front, arrivals
             ),
             lambda done: [queue] * done[2],
         )
@@ -408,11 +408,6 @@ def check_zeros(stored: bytes) -> None:
     if properties.looks_lost(stored):
         remark = f"the properties have {properties.SECTOR} NULs in a row, or one at their end: use the body"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-
-
-def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
-    """Returns whether a property string is stored byte for byte (the broker's pairs follow it)."""
-    return NOT_PLAIN.isdisjoint(pairs) and properties.pack(pairs) == text
 
 
 def _priority(pairs: dict[str, str], level: int) -> int | None:

@@ -24,6 +24,7 @@ class HalfMessages:
     """The kind of message that waits for the end of its transaction."""
 
     topic = HALF_TOPIC
+    properties = frozenset({properties.TRANSACTION_PREPARED})
 
     def __init__(
         self, store: Storage, transactions: OpenTransactions, timers: TimerIntake, rules: BrokerSendRules

@@ -43,7 +43,9 @@ MAX_OPEN_IN_ALL = 4_000_000
 MAX_STAMP_BYTES = 2048  # in the properties
 WITH_TIME = frozenset(name.decode() for name in TIMES)
 REFUSED = (
-    NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
+    NOT_PLAIN
+    | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
+    | {properties.TRANSACTION_PREPARED}
 ) - WITH_TIME
 """Properties that only a broker sets, and that of a recall, which is no message."""
 NOT_TOGETHER = tuple(name.encode() for name in sorted(REFUSED | WITH_TIME))
