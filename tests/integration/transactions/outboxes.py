@@ -311,7 +311,7 @@ def test_a_producer_that_is_closed_ends_the_relay_and_keeps_the_messages(databas
 def test_what_could_never_be_sent_is_refused_at_once(database: Database) -> None:
     connection = begun(database)
     for message, text in (
-        (Message("orders", b""), "the body is empty"),
+        (Message("orders", b""), "the body must not be empty"),
         (CopiedMessage("", b"x"), "the topic must not be empty"),
         (Message("orders", bytes(5 << 20)), "max_message_size"),
     ):
