@@ -23,10 +23,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    """Runs the program `mqadmin` with the arguments of the process; returns its exit status."""
     return exit_status(lambda: mqadmin(sys.argv[1:]), "mqadmin")
 
 
 def mqadmin(words: Sequence[str]) -> int:
+    """Runs one administration command, such as `["topicList"]`; returns its exit status."""
     import asyncio
 
     from turbopump.admin.main import AdminEnvironment

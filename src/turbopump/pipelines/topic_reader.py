@@ -1,4 +1,4 @@
-"""Reads a topic from its brokers as record batches, once: for exports; Spark has a source of its own.
+"""Reads a topic up to its present end as record batches, for exports; Spark has a source of its own.
 
 In: a puller and a `TopicQuery`. Out: batches, queue by queue, each up to the end that its queue had when
 reading it began. No group's offsets are changed.
@@ -28,7 +28,7 @@ MAX_PULL_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """Which messages of a topic an export reads."""
+    """Selects messages of a topic by queue, store time and tag, and the columns to decode."""
 
     topic: str
     schema: Schema
@@ -41,7 +41,7 @@ class TopicQuery:
 
 
 async def read_topic(puller: Puller, routes: RouteCache, wanted: TopicQuery) -> AsyncIterator[pa.RecordBatch]:
-    """Yields the rows of a topic. Raises RecordsLost where rows would be missing, unless that is allowed."""
+    """Yields the rows of a topic, queue by queue. Raises RecordsLost if rows are missing and `is_strict`."""
     for queue in (await routes.refresh(wanted.topic)).subscribe:
         if wanted.queues is None or queue.id in wanted.queues:
             async for batch in _queue(puller, queue, wanted):
@@ -66,9 +66,9 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: TopicQuery) -> Asy
 
 
 def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: TopicQuery) -> None:
-    """Reports messages that were deleted after the end of the queue was asked for.
+    """Raises RecordsLost for messages that can no longer be pulled; only logs them unless `is_strict`.
 
-    They lie between `offset` and `end`.
+    They begin at `offset` and end before `resumed`, or before `end` when no later message can be pulled.
     """
     until = resumed if resumed > offset else end
     place = f"queue {queue.id} of {queue.topic} on {queue.broker}"
@@ -83,7 +83,7 @@ def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: Topi
 def rows_of(
     answer: PulledBytes, begin: int, end: int, broker: str, wanted: TopicQuery
 ) -> list[pa.RecordBatch]:
-    """Decodes the messages of a pull response that lie between these offsets and match the query."""
+    """Decodes the messages of a pull response that match the query and have offsets in [begin, end)."""
     messages = messages_in(answer.body, answer.delta)
     data, offsets = messages.data, messages.offsets
     positions = messages.positions.only((offsets >= begin) & (offsets < end))

@@ -18,6 +18,7 @@ _MIN_SIZE = _HEAD.size + _I16.size
 
 
 def split(body: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Decodes a batch body to the flag, body and properties of each message. Raises BrokenBody."""
     messages = []
     at = 0
     while at < len(body):
@@ -38,6 +39,7 @@ def split(body: bytes) -> list[tuple[int, bytes, bytes]]:
 
 
 def join(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """Encodes messages (flag, body, properties) as a batch body. BrokenBody: properties too long."""
     parts: list[bytes] = []
     for flag, body, properties in messages:
         if len(properties) > MAX_BYTES:

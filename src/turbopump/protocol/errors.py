@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class KnownRefusal(Refused):
-    """Base of the classes that have one code each; constructed from the remark alone."""
+    """Base of the refusals with a fixed code, `CODE`: constructed without it, from remark and fields."""
 
     CODE: ClassVar[ResponseCode]
 
@@ -96,7 +96,7 @@ class ServiceNotAvailable(KnownRefusal):
 
 
 class NoPermission(KnownRefusal):
-    """The topic, queue or broker does not permit this."""
+    """The operation is forbidden, for example by the permission of the topic or broker."""
 
     CODE = ResponseCode.NO_PERMISSION
 
@@ -144,7 +144,7 @@ class SubscriptionNotFound(KnownRefusal):
 
 
 class SubscriptionNotLatest(KnownRefusal):
-    """The broker has a newer subscription."""
+    """The broker's copy of the subscription is older than the version that the request names."""
 
     CODE = ResponseCode.SUBSCRIPTION_NOT_LATEST
 
@@ -162,7 +162,7 @@ class FilterDataNotFound(KnownRefusal):
 
 
 class FilterDataNotLatest(KnownRefusal):
-    """The broker has older filter data of the group."""
+    """The broker's filter data of the group is older than the version that the request names."""
 
     CODE = ResponseCode.FILTER_DATA_NOT_LATEST
 
@@ -180,7 +180,7 @@ class ConsumerNotOnline(KnownRefusal):
 
 
 class ConsumeTimeout(KnownRefusal):
-    """The consumer did not answer in time."""
+    """A consumer did not answer in time a request that the broker relayed to it."""
 
     CODE = ResponseCode.CONSUME_MSG_TIMEOUT
 
@@ -234,7 +234,7 @@ class PolicyNotFound(KnownRefusal):
 
 
 class Fenced(KnownRefusal):
-    """A newer run of the same transactional id has taken over; this run must end and is ignored."""
+    """A newer run of the transactional id has taken over, or the id expired; requests of this run fail."""
 
     CODE = ResponseCode.LEDGER_FENCED
 

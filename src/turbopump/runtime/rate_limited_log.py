@@ -23,7 +23,7 @@ class RateLimitedLog:
         self._withheld = 0
 
     def log(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        """Writes the line, or counts it when the interval has had its lines. `now` is in seconds."""
+        """Writes the line, or counts it if the interval has `lines` already. `now`: seconds of any clock."""
         if self._began is None or now - self._began >= self._interval_s:
             self._began = now
             self._written = 0

@@ -88,7 +88,7 @@ def used_percent(usage: Usage) -> int:
 
 
 def hours(delete_when: str) -> set[int]:
-    """Returns the hours of `04` or `02;04;23`; anything that is no number is ignored."""
+    """Returns the hours in `04` or `02;04;23`, unchecked; ignores anything that is not a number."""
     words = (word.strip() for word in delete_when.split(";"))
     return {int(word) for word in words if word.isdecimal()}
 
@@ -98,7 +98,7 @@ def _within(percent: int, lowest: int, highest: int) -> int:
 
 
 class Retention:
-    """Deletes expired files of the log at intervals."""
+    """Deletes expired log files at intervals, and tells the store whether its disk is too full to write."""
 
     def __init__(self, store: Retained, config: StoreConfig, disk: Disk, clock: Clock) -> None:
         self._store = store
@@ -114,7 +114,7 @@ class Retention:
         self._config = config
 
     def ask(self) -> None:
-        """Allows deletion of expired files at any hour of the day, for an operator (request 329)."""
+        """Lets the next MANUAL_RUNS rounds delete expired files at any hour: an operator's request 329."""
         self._asked = MANUAL_RUNS
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class Retention:
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:
-        """Checks once and returns how many files were deleted; one round at a time."""
+        """Checks once and returns how many files were deleted; 0 at once while another round runs."""
         if self._is_deleting:
             return 0
         self._is_deleting = True

@@ -70,7 +70,7 @@ class Cluster:
     # Start and stop
 
     def start(self) -> None:
-        """Starts the cluster; `with` does so. Does nothing when it runs."""
+        """Starts the cluster, as `with` does. Does nothing if it is running."""
         if self._thread is not None:
             return
         make_loop = _standing_loop if self._core.is_virtual else asyncio.SelectorEventLoop
@@ -83,7 +83,7 @@ class Cluster:
             raise
 
     def close(self) -> None:
-        """Closes the clients that are still open, then the servers. May be repeated."""
+        """Closes the clients that are still open, then the servers. Does nothing if it is not running."""
         thread = self._thread
         if thread is None:
             return
@@ -118,7 +118,7 @@ class Cluster:
 
     @property
     def name_servers(self) -> str:
-        """Address for `name_servers` of clients, and namesrvAddr of Java's.
+        """The name server's host:port, for `name_servers` of clients and namesrvAddr of Java clients.
 
         In virtual time only the clients of the cluster can reach it.
         """
@@ -134,11 +134,11 @@ class Cluster:
         self._call(self._core.stop_broker(broker))
 
     def kill_broker(self, broker: str | int = 0) -> None:
-        """Kills a broker as SIGKILL does: connections break, unwritten data is lost, no unregistration."""
+        """Kills a broker as SIGKILL does: connections break, no unregistration, only its files remain."""
         self._call(self._core.kill_broker(broker))
 
     def start_broker(self, broker: str | int = 0) -> None:
-        """Starts a stopped or killed broker, at the same address and with its stored messages."""
+        """Starts a stopped or killed broker at the same address with its files; does nothing if it runs."""
         self._call(self._core.start_broker(broker))
 
     def restart_broker(self, broker: str | int = 0) -> None:
@@ -191,9 +191,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
-        """Redirects blocking clients that any code creates in the `with` block to this cluster.
+        """Connects blocking clients created in the `with` block to this cluster, whatever their addresses.
 
-        The addresses they are given are ignored, so the program under test needs no change.
+        Any code may create them; their `name_servers` is ignored, so the program under test needs no change.
 
         >>> with cluster.as_default():
         ...     program.main()
@@ -204,9 +204,9 @@ class Cluster:
             yield
 
     def kill_client(self, client: object) -> None:
-        """Kills a client as if its process were killed: its connections break and it sends nothing more.
+        """Kills a client as SIGKILL does: connections break, it sends nothing more. Only in virtual time.
 
-        Only in virtual time, where each client has its own address.
+        There each client has its own address.
         """
         self._call(_done(lambda: self._core.kill_client(client)))
 
@@ -215,7 +215,7 @@ class Cluster:
         self._call(_done(lambda: self._core.cut_off(client)))
 
     def rejoin(self, client: object) -> None:
-        """Ends `cut_off`."""
+        """Ends `cut_off`: the client can reach the servers again."""
         self._call(_done(lambda: self._core.rejoin(client)))
 
     def _clients(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Cluster:
         return {"name_servers": self.name_servers, "world": None}
 
     def _here(self, face: type[F], *more: type) -> type[F]:
-        """Returns the class of a client; in virtual time a subclass that works in the cluster's thread."""
+        """Returns the client class with the mixins `more`, and in virtual time `_OnThread`."""
         if self._core.is_virtual:
             more = (*more, _OnThread)
         return type(face.__name__, (*more, face), {"_thread": self._thread}) if more else face
@@ -276,7 +276,7 @@ class Cluster:
     def wait_until_consumed(
         self, group: str, topic: str, timeout: float = WAIT_S, expected: Expected = ()
     ) -> None:
-        """Waits until the group has committed the end of each queue of the topic and of its retry topic.
+        """Waits until the group has committed the end of each queue of the topic and the group's retry topic.
 
         Raises an exception of a handler of the group, unless it is `expected`: an exception class, a tuple of
         them, or `Exception` for all. A message that failed as expected counts as consumed as soon as it waits
@@ -307,6 +307,7 @@ class Cluster:
 
     @property
     def clock(self) -> "ClusterClock":
+        """The cluster's clock: `now()`, `now_ms()`, and in virtual time `advance(seconds)`."""
         return ClusterClock(self)
 
     def now(self) -> datetime:
@@ -314,7 +315,7 @@ class Cluster:
         return self._core.now()
 
     def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
-        """Advances the time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs everything due, in order.
+        """Advances virtual time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs due timers in order.
 
         Only in virtual time.
         """
@@ -322,7 +323,7 @@ class Cluster:
 
 
 class ClusterClock:
-    """The clock of a cluster."""
+    """Reads the time of a cluster, and advances it if it is virtual."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -339,7 +340,7 @@ class ClusterClock:
 
 
 def _standing_loop() -> VirtualLoop:
-    """Returns a loop whose time passes only while a call waits."""
+    """Returns a loop with virtual time, which passes only while a thread waits for a call to the loop."""
     return VirtualLoop(by_itself=False)
 
 
@@ -388,7 +389,7 @@ class _SelfStarting:
 
 
 async def _done(what: Callable[[], None]) -> None:
-    """Runs a function in the loop, which owns the state that it changes."""
+    """Calls `what` in the thread of the loop, which owns the state that `what` changes."""
     what()
 
 

@@ -166,7 +166,7 @@ class AsyncCluster:
 
     @property
     def name_servers(self) -> str:
-        """Address for `name_servers` of clients, and namesrvAddr of Java's."""
+        """The name server's host:port, for `name_servers` of clients and namesrvAddr of Java clients."""
         return self._servers.name_servers
 
     @property
@@ -179,11 +179,11 @@ class AsyncCluster:
         await self._broker(broker).stop()
 
     async def kill_broker(self, broker: str | int = 0) -> None:
-        """Kills a broker as SIGKILL does: connections break, unwritten data is lost, no unregistration."""
+        """Kills a broker as SIGKILL does: connections break, no unregistration, only its files remain."""
         await self._broker(broker).kill()
 
     async def start_broker(self, broker: str | int = 0) -> None:
-        """Starts a stopped or killed broker, at the same address and with its stored messages."""
+        """Starts a stopped or killed broker at the same address with its files; does nothing if it runs."""
         await self._broker(broker).start()
 
     async def restart_broker(self, broker: str | int = 0) -> None:
@@ -226,9 +226,9 @@ class AsyncCluster:
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
-        """Redirects clients of `turbopump.aio` that any code creates in the `with` block to this cluster.
+        """Connects async clients created in the `with` block to this cluster, whatever their addresses.
 
-        The addresses they are given are ignored, so the program under test needs no change.
+        Any code may create them; their `name_servers` is ignored, so the program under test needs no change.
         """
         from turbopump.testing.redirection import redirected
 
@@ -243,9 +243,9 @@ class AsyncCluster:
             client._hooks = (*client._hooks, self.failures)
 
     def kill_client(self, client: object) -> None:
-        """Kills a client as if its process were killed: its connections break and it sends nothing more.
+        """Kills a client as SIGKILL does: connections break, it sends nothing more. Only in virtual time.
 
-        Only in virtual time, where each client has its own address.
+        There each client has its own address.
         """
         self.cut_off(client)
         self._network.break_connections(host_of(client))
@@ -255,7 +255,7 @@ class AsyncCluster:
         self._network.cut(HOST, host_of(client))
 
     def rejoin(self, client: object) -> None:
-        """Ends `cut_off`."""
+        """Ends `cut_off`: the client can reach the servers again."""
         self._network.join(HOST, host_of(client))
 
     def _keep(self, client: T) -> T:
@@ -331,7 +331,7 @@ class AsyncCluster:
         timeout: float = WAIT_S,  # noqa: ASYNC109 - in the cluster's time
         expected: Expected = (),
     ) -> None:
-        """Waits until the group has committed the end of each queue of the topic and of its retry topic.
+        """Waits until the group has committed the end of each queue of the topic and the group's retry topic.
 
         Raises an exception of a handler of the group, unless it is `expected`: an exception class, a tuple of
         them, or `Exception` for all. A message that failed as expected counts as consumed as soon as it waits
@@ -356,7 +356,7 @@ class AsyncCluster:
         self.failures.check(group, topic, expected)
 
     async def behind(self, group: str, topic: str) -> list[str]:
-        """Describes the queues of the topic and its retry topic whose end the group has not committed."""
+        """Describes queues of the topic and the group's retry topic whose end the group has not committed."""
         return [*await self._lag(group, topic), *await self._lag(group, retry_topic(group))]
 
     async def _lag(self, group: str, topic: str) -> list[str]:
@@ -384,7 +384,7 @@ class AsyncCluster:
         return datetime.fromtimestamp(self.world.clock.now_ms() / 1000, UTC)
 
     async def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
-        """Advances the time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs everything due, in order."""
+        """Advances virtual time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs due timers in order."""
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
             raise RuntimeError(

@@ -1,6 +1,7 @@
 """Administers name servers: key-value tables, settings, and the write permission of brokers.
 
-Name servers are independent, so every change goes to all of them, and the answers are by address.
+Name servers are independent: values and settings are changed at all of them, write permissions at the one
+that the caller names. Answers of several are by address.
 """
 
 from collections.abc import Mapping
@@ -41,11 +42,11 @@ class NameServerSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of all known name servers."""
+        """The addresses of the name servers in use, as configured or discovered."""
         return self.asking.name_servers
 
     async def value(self, namespace: str, key: str) -> str | None:
-        """Returns one value of a namespace; None: there is none."""
+        """Returns one value of a namespace, from one name server; None if there is none."""
         try:
             answer = await self.asking.ask_name_server(
                 RequestCode.GET_KV_CONFIG, GetKVConfigRequest(namespace, key)
@@ -55,7 +56,7 @@ class NameServerSettings:
         return GetKVConfigResponse.from_ext(answer.ext).value
 
     async def values(self, namespace: str) -> dict[str, str]:
-        """Returns all keys and values of a namespace.
+        """Returns all keys and values of a namespace, from one name server; empty if there are none.
 
         Example:
 

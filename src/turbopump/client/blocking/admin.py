@@ -349,15 +349,15 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of all known name servers."""
+        """The addresses of the name servers in use, as configured or discovered."""
         return self._call(lambda core: core.addresses)
 
     def value(self, namespace: str, key: str) -> str | None:
-        """Returns one value of a namespace; None: there is none."""
+        """Returns one value of a namespace, from one name server; None if there is none."""
         return self._run(lambda core: core.value(namespace, key))
 
     def values(self, namespace: str) -> dict[str, str]:
-        """Returns all keys and values of a namespace.
+        """Returns all keys and values of a namespace, from one name server; empty if there are none.
 
         Example:
 

@@ -122,7 +122,7 @@ WRITERS: dict[str, Callable[[Trace], list[object]]] = {
 
 
 def decode(text: str) -> list[Trace]:
-    """Decodes all records of a text that can be read."""
+    """Decodes the records of a text; skips those that cannot be read."""
     found = []
     for line in text.split(RECORD_END):
         fields = line.split(FIELD_END)

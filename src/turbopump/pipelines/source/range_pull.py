@@ -47,7 +47,7 @@ PulledRange = tuple[int, int, PulledBytes]
 
 
 class BytePuller(Protocol):
-    """What is needed of `client.pull.Puller`."""
+    """The part of `client.pull.Puller` that a `RangePull` uses."""
 
     async def pull_bytes(
         self,
@@ -64,7 +64,7 @@ class BytePuller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PulledRecords:
-    """Records of the range [start, end): at least those that are wanted."""
+    """Undecoded records: all that match in [start, end), and perhaps others, which the reader drops."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class PulledRecords:
 
 @dataclass
 class RangePull:
-    """Pulls one range."""
+    """Pulls the messages in one range of offsets of a queue."""
 
     pulls: BytePuller
     doubt: Callable[[str], None]
@@ -89,7 +89,7 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """Yields the range from its start to its end, responses joined to parts."""
+        """Yields the records of the range in order, responses joined to parts; lost ranges are left out."""
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
