@@ -26,7 +26,7 @@ class RecallHandle:
 
 
 def read_handle(text: str) -> RecallHandle | None:
-    """Reads a handle; returns None for text that is not one."""
+    """Decodes a handle; returns None for invalid base64, another version or fewer than five words."""
     try:
         words = urlsafe_b64decode(text.encode()).decode().split(" ")
     except ValueError:

@@ -68,17 +68,17 @@ class Unit(NamedTuple):
 
     @property
     def rolls(self) -> bool:
-        """Whether it is due later than the wheel reaches, and is put into the wheel again at this time."""
+        """Whether it is due beyond the end of the wheel, and re-enters the wheel at its slot's time."""
         return self.magic & ROLL != 0
 
     @property
     def recalls(self) -> bool:
-        """Whether it recalls another message. With both bits it rolls, as in Apache."""
+        """Whether it recalls another message. A unit with the bits of both only rolls, as in Apache."""
         return self.magic & RECALL != 0 and not self.rolls
 
 
 class TimerFiles(NamedTuple):
-    """The files of `timerlog/`."""
+    """The files of `timerlog/` by start: those that form the log, the others, and the size of one."""
 
     starts: list[int]
     """The oldest file and those that follow it without a gap, all of one size."""
@@ -89,6 +89,7 @@ class TimerFiles(NamedTuple):
 
 
 def files_of(directory: str, disk: Disk) -> TimerFiles:
+    """Lists the files. If the first has an impossible size or start, all are strays."""
     found = [
         (int(entry.name), entry.size)
         for entry in disk.entries(directory)

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`; pytest finds them by itself.
+"""Fixtures that pytest finds by itself: `cluster`, `producer`, `consumer`, `topic`, and `async_…` of each.
 
 For async tests: `async_cluster`, `async_producer`, `async_consumer` and `async_topic`.
 
@@ -43,7 +43,7 @@ def turbopump_cluster() -> "Iterator[Cluster]":
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """The cluster of the whole run, with all brokers running; with the mark `turbopump`, a separate one."""
+    """The run's cluster; its stopped brokers start again after each test. Marked `turbopump`: a new one."""
     from turbopump.testing.blocking import Cluster
 
     marker = request.node.get_closest_marker("turbopump")

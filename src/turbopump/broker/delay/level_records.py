@@ -43,7 +43,7 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
 
 
 class DelaySchedule:
-    """The kind of message that waits for a delay level."""
+    """The `WaitingKind` of messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX."""
 
     topic = SCHEDULE_TOPIC
     properties = frozenset({properties.DELAY})
@@ -90,7 +90,7 @@ class DelaySchedule:
 
 
 def delay_level(pairs: dict[str, str]) -> int:
-    """Returns the delay level that a message asks for; 0 and below: none. It may be beyond the last level."""
+    """Returns the delay level, perhaps beyond the last; 0 or less: none. Raises Refused for other text."""
     text = pairs.get(properties.DELAY)
     if text is None:
         return 0
@@ -101,16 +101,20 @@ def delay_level(pairs: dict[str, str]) -> int:
 
 
 def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
-    """Returns the topic and queue of a message that waits, delayed or for the end of its transaction.
+    """Returns the topic and queue to which a delayed or half message will go; None if it names no valid ones.
 
-    None when its properties name none, or name them wrongly.
+    See `place_named` for what is valid.
     """
     packed = record.properties
     return place_named(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID), topics)
 
 
 def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
-    """Returns the topic and queue named by these property values; None when they name none."""
+    """Returns the topic and queue of two property values; None for an invalid name or number.
+
+    The topic need not exist. A queue id beyond its read queues wraps around. The topics of half messages are
+    invalid.
+    """
     found = _place(topic_name, queue)
     if found is None:
         return None
@@ -133,12 +137,12 @@ def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
-    """Returns the copy that consumers read."""
+    """Returns the copy that consumers read: all properties stay, except TURBOPUMP_DELIVER_AT."""
     return copy_of(record, queue, properties.without(record.properties, _DELIVER_AT))
 
 
 def copy_of(record: Record, queue: ConsumeQueue, packed: bytes) -> Draft:
-    """Returns a copy of the message for this queue, with these properties."""
+    """Returns a copy for this queue, with these packed properties, that names the record as its original."""
     return _copy(record, queue, packed, _tags_code(find(packed, _TAGS)))
 
 
@@ -157,12 +161,12 @@ def rewritten(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
 
 
 def origin(named: int) -> int | None:
-    """Returns the log offset of the original, from the field of its copy; None when it is no such copy."""
+    """Returns the original's log offset, from a copy's prepared transaction offset; None if not negative."""
     return ~named if named < 0 else None
 
 
 def copied(record: Record, queue: ConsumeQueue, pairs: dict[str, str]) -> Draft:
-    """Returns a copy for another queue, with these properties.
+    """Returns a copy for another queue, with these properties, that does not name its original.
 
     All else is unchanged, except the store host and the reference to the original: a caller that wants to
     keep them sets them.

@@ -157,14 +157,14 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.assign(queues, tags, sql=sql, module=module))
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """Returns the queues that this consumer reads now, in order."""
+        """Returns the queues that this consumer reads now, sorted."""
         return self._call(lambda core: core.assignment())
 
     def poll(self, timeout: float | None = None) -> list[MessageExt]:
-        """Returns messages of one queue, at most `pull_batch_size`; an empty list when none came in time.
+        """Returns up to `pull_batch_size` messages of one queue; [] when none came within `timeout` seconds.
 
-        Waits up to `timeout` seconds (`poll_timeout`, when not given). What earlier calls gave out counts as
-        done now (see the class about commits). Queues take turns.
+        Without `timeout` it waits up to `poll_timeout`. What earlier calls gave out counts as done now (see
+        the class about commits). Queues take turns.
 
             for message in consumer.poll(timeout=1):
                 print(message.text)
@@ -179,7 +179,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self._next(lambda core: core.__anext__())
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
-        """Returns unused messages of the last call: they, and all behind them, are delivered again."""
+        """Moves each queue back to the first of these messages: it and all later ones are given out again.
+
+        For unused messages of the last call. A queue that is no longer assigned is skipped.
+        """
         self._call(lambda core: core.give_back(messages))
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
@@ -210,7 +213,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.seek_to_end(queues))
 
     def seek_to_time(self, when: Time, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Continues at the first message stored at that time or later, in these queues (default: all).
+        """Continues at the first message stored at that time or later, else at the end; default: all queues.
 
         `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970, ISO
         text with a zone, or an age such as `10m`.
@@ -223,6 +226,8 @@ class PullConsumer(Reading[AsyncPullConsumer]):
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commits offsets to the brokers and returns when they have them. Raises Refused or OSError.
 
+        When broadcasting they go to the local file; a failed write is only logged.
+
         Without offsets: everything that was given out so far, in all assigned queues. An offset is that of
         the next message to read; the queue may be any.
 
@@ -232,9 +237,9 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Returns the offset that the group committed in this queue.
+        """Returns the committed offset; without one, 0 in a new queue, the end of an empty one, else None.
 
-        For a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
+        Without a commit the broker decides between these; when broadcasting it is always None.
         """
         return self._run(lambda core: core.committed(queue))
 
@@ -273,7 +278,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self._run(lambda core: core.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """Returns the offset of the first message stored at that time or later."""
+        """Returns the offset of the first message stored at that time or later; if there is none, the end.
+
+        Brokers of 4.x return the nearest message, before or after that time.
+        """
         return self._run(lambda core: core.offset_at(queue, when))
 
     def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
@@ -301,11 +309,11 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         )
 
     def schedule(self, topic: str, callback: Scheduled) -> None:
-        """Calls back repeatedly for each assigned queue of the topic, one call at a time for each.
+        """Calls `callback(queue)` for each assigned queue of the topic, again after the seconds it returns.
 
-        `callback` gets the queue and returns after how many seconds to call it again; None is 0.2. It pulls
-        and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next call
-        comes in a second. Like `subscribe`, this joins the group; `unsubscribe` ends it.
+        If it returns None, that is 0.2 s. There is one call at a time for each queue. The callback pulls and
+        commits by itself, with `pull` and `commit`. After an exception, which is logged, the next call comes
+        in a second. Like `subscribe`, this joins the group; `unsubscribe` ends it.
 
             def look(queue):
                 result = consumer.pull(queue, consumer.committed(queue) or 0)

@@ -40,10 +40,13 @@ class OffsetStore(Protocol):
     """Keeps how far the queues of a consumer have been read."""
 
     async def query(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset; None: there is none yet. Raises Refused or OSError."""
+        """Returns the committed offset; None: the store has none. Raises Refused or OSError.
+
+        Brokers also return the first offset of a new or empty queue to a group without a commit.
+        """
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Stores an offset and returns when it is stored. Raises Refused or OSError."""
+        """Stores one offset. A broker's failure raises Refused or OSError; that of a file is only logged."""
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
         """Stores all positions; failures are only logged, because it is called every few seconds."""
@@ -63,7 +66,10 @@ class GroupOffsets:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def query(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset; None: the group never committed one. Raises Refused or OSError."""
+        """Returns the committed offset; without one None, or where the broker lets the group begin.
+
+        A broker returns such an offset for a new or an empty queue. Raises Refused or OSError.
+        """
         header = QueryConsumerOffsetRequest(self.group, queue.topic, queue.id, bname=queue.broker)
         try:
             answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -90,7 +96,10 @@ class GroupOffsets:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        """Commits all positions at once. One that fails is logged, and committed again by the next call."""
+        """Commits all positions concurrently, changed or not; a failure is only logged.
+
+        The next call commits it again.
+        """
         tasks = [self._begin_persisting(queue, offset) for queue, offset in positions.items()]
         if tasks:
             await asyncio.wait(tasks)
@@ -138,7 +147,7 @@ class LocalOffsets:
     _known: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
     def load(self) -> None:
-        """Reads the file, or its backup when it cannot be read. Without both every queue is new."""
+        """Reads the file, else its backup. If neither can be read, every queue is new; raises nothing."""
         for path in (self.path, self._backup):
             try:
                 read = bodies.ResetOffsetBody.decode(self.disk.read(str(path)))
@@ -154,9 +163,11 @@ class LocalOffsets:
         return self._known.get(queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Writes the file if the offset changed. A failed write is only logged."""
         await self.persist({queue: offset})
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
+        """Writes the file if a position changed. A failed write is logged; the next change writes it all."""
         if all(self._known.get(queue) == offset for queue, offset in positions.items()):
             return
         self._known.update(positions)

@@ -29,7 +29,10 @@ class BlockingClusterView:
     query: SourceQuery
 
     def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
-        """Returns a snapshot. Missing brokers get the same time to come back as servers to answer."""
+        """Returns a snapshot; if `is_whole`, retries while brokers are missing, and may return without them.
+
+        Missing brokers get the same time to come back as servers to answer; if `allows_missing`, no time.
+        """
         query, queues = self.query, list(known)
         expected = query.expected if is_whole else ()
         for left in reversed(range(query.tries)):
@@ -45,14 +48,17 @@ class BlockingClusterView:
     def offsets_at(
         self, times_ms: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int | None]:
+        """Returns the first offset of each queue stored at its time or later; None if there is none."""
         return self._ask(lambda brokers: brokers.offsets_at(times_ms, ends))
 
     def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
+        """Returns a mark of the record at each offset, None without a record; omits silent brokers."""
         return self._ask(lambda brokers: brokers.marks(at))
 
     def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int]:
+        """Returns where replaced queues continue: at the first message, or the first after the mark."""
         return self._ask(lambda brokers: brokers.resumed(marks, ends))
 
     def commit(self, positions: Positions) -> None:

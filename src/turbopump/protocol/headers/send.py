@@ -14,7 +14,10 @@ DEFAULT_QUEUES = 4
 
 
 class SendMessageRequest(Header):
-    """Code 10 and 324. Fields that Java does not require are optional."""
+    """Codes 10 and 324. Required are the queue id, both flags and the born time; all else has a default.
+
+    The defaults are for fields without which Java accepts a send.
+    """
 
     queueId: I32
     sysFlag: I32
@@ -160,7 +163,10 @@ class ResumeCheckHalfMessageRequest(Header):
 
 
 class PlainSend(msgspec.Struct, gc=False, kw_only=True):
-    """The header fields that a plain send needs; fields that are not decoded cost nothing."""
+    """The fields of a header with long names that `broker/produce/plain_sends.py` needs; others are skipped.
+
+    Fields that are not decoded cost nothing.
+    """
 
     topic: str
     queueId: I32
@@ -187,6 +193,8 @@ class PlainSendV2(
     gc=False,
     kw_only=True,
 ):
+    """`PlainSend` with the one-letter names of the V2 header on the wire."""
+
     topic: str
     queueId: I32
     sysFlag: I32
@@ -198,7 +206,7 @@ class PlainSendV2(
 
 
 class SendFrame(msgspec.Struct, gc=False):
-    """The whole JSON header of a send with one-letter names. The version is decoded only to be checked."""
+    """The whole JSON header of a send with one-letter names. `version` only has to be a 32-bit integer."""
 
     extFields: PlainSendV2
     code: I32 = 0
@@ -208,7 +216,7 @@ class SendFrame(msgspec.Struct, gc=False):
 
 
 class LongSendFrame(msgspec.Struct, gc=False):
-    """The whole JSON header of a send with long names."""
+    """The whole JSON header of a send with long names. `version` only has to be a 32-bit integer."""
 
     extFields: PlainSend
     code: I32 = 0

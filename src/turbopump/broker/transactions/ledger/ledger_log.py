@@ -67,7 +67,10 @@ class LedgerLog:
             raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
 
     async def rescue(self, below: int) -> bool:
-        """Rewrites books with records below an offset, before the log deletes them. True: none needs them."""
+        """Rewrites books that need records below an offset; returns whether the copies are safely on disk.
+
+        False, when the log refuses a record or the sync fails: the log must not delete these records yet.
+        """
         try:
             for id in [one for one, at in self._since.items() if at < below]:
                 self._rewrite(id)
