@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kit import in_loop
 
-from turbopump.client.group.offsets import GroupOffsets
+from turbopump.client.group.offsets import GroupOffsets, LocalOffsets
 from turbopump.client.message import MessageQueue
 from turbopump.protocol.command import Command
 from turbopump.protocol.headers.offsets import UpdateConsumerOffsetRequest
@@ -84,3 +85,39 @@ def test_a_regular_commit_that_fails_is_logged_and_the_others_are_made(
     assert [record.getMessage() for record in caplog.records] == [
         f"Cannot commit offset 4 of {QUEUE} yet: gone"
     ]
+
+
+class FullDisk:
+    """Files in memory that cannot be written while `is_full`."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.files: dict[str, bytes] = {}
+
+    def make_dirs(self, path: str) -> None:
+        pass
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def write(self, path: str, data: bytes, sync: bool) -> None:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        self.files[path] = data
+
+    def rename(self, source: str, target: str) -> None:
+        self.files[target] = self.files.pop(source)
+
+
+def test_a_file_of_offsets_that_could_not_be_written_is_written_by_the_next_call() -> None:
+    disk: Any = FullDisk()
+    offsets = LocalOffsets(disk, Path("/offsets.json"))
+    asyncio.run(offsets.persist({QUEUE: 4}))
+    disk.is_full = True
+    asyncio.run(offsets.persist({QUEUE: 5}))
+    disk.is_full = False
+    asyncio.run(offsets.persist({QUEUE: 5}))
+    assert b"5" in disk.files["/offsets.json"]
+    written = dict(disk.files)
+    asyncio.run(offsets.persist({QUEUE: 5}))
+    assert disk.files == written

@@ -50,8 +50,8 @@ NOT_PLAIN = frozenset(
         *(properties.INNER_NUM, properties.PRIORITY, properties.INNER_MULTI_DISPATCH),
     )
 )
-"""A message with one of these properties is rewritten, kept elsewhere or refused: it is never plain. Neither is
-one with a property of a kind that waits (`kinds.py`).
+"""A message with one of these properties is rewritten, kept elsewhere or refused: it is never plain. Neither
+is one with a property of a kind that waits (`kinds.py`).
 """
 
 

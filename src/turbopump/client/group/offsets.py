@@ -145,6 +145,8 @@ class LocalOffsets:
     disk: FileAccess
     path: Path
     _known: dict[MessageQueue, int] = field(default_factory=dict, init=False)
+    _is_written: bool = field(default=True, init=False)
+    """Whether the file has the positions in `_known`."""
 
     def load(self) -> None:
         """Reads the file, else its backup. If neither can be read, every queue is new; raises nothing."""
@@ -167,13 +169,15 @@ class LocalOffsets:
         await self.persist({queue: offset})
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        """Writes the file if a position changed. A failed write is logged; the next change writes it all."""
-        if all(self._known.get(queue) == offset for queue, offset in positions.items()):
+        """Writes the file if a position changed. A failed write is logged; the next call tries it again."""
+        if self._is_written and all(self._known.get(queue) == at for queue, at in positions.items()):
             return
         self._known.update(positions)
         table = {queue.to_wire(): offset for queue, offset in sorted(self._known.items())}
+        self._is_written = False
         try:
             self._write(dialect.dumps_pretty({"offsetTable": table}))
+            self._is_written = True
         except OSError as error:
             log.warning("Cannot write the offsets to %s: %s", self.path, error)
 
