@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = "docs/results"
 OUTCOME = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 LAST_LINES = 20
-DOTS = re.compile(r"^[.sxFE]+ *\[ *\d+%\]$")
+NOISE = re.compile(r"^[.sxFE]+ *\[ *\d+%\]$|^make\[\d+\]: (Entering|Leaving) directory ")
+"""Lines that say nothing about the result: pytest's progress, and the directories of make."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,14 @@ def run(root: Path, piece: Piece, clock: Callable[[], float] = time.monotonic) -
         load_before=round(load, 1),
         status=process.returncode,
         tests=counts(lines),
-        last_lines=[line for line in lines if line and not DOTS.match(line)][-LAST_LINES:],
+        last_lines=last_lines(lines, root),
     )
+
+
+def last_lines(lines: list[str], root: Path) -> list[str]:
+    """Returns the last lines that say something, with paths of the checkout relative to it."""
+    kept = [line for line in lines if line and not NOISE.match(line)][-LAST_LINES:]
+    return [line.replace(f"{root}/", "") for line in kept]
 
 
 def counts(lines: list[str]) -> dict[str, int]:

@@ -17,7 +17,7 @@ class RecallHandle:
     topic: str
     broker: str
     due_ms: str
-    """As text: brokers answer differently when it is not a time."""
+    """Kept as text, because a broker refuses a handle whose time is not a number with another remark."""
     unique_key: str
 
     def pack(self) -> str:

@@ -367,7 +367,7 @@ class ConsumeQueue:
             self._extension.delete_before(first[2])
 
     def delete(self) -> None:
-        """Marks the queue of a deleted topic: whoever still holds this object cannot write to it."""
+        """Marks the queue of a deleted topic: a part that still refers to this object cannot write to it."""
         self.is_deleted, self.is_plain = True, False
         self.tail.clear()
         self._context.dirty.pop(self, None)

@@ -40,7 +40,7 @@ class Pending:
     id: int
     message: Message
     message_id: str
-    """The same in all tries: by it a consumer recognises a repeated message."""
+    """Identical in every attempt, so that a consumer recognises a repeated message by it."""
     by: str | None
     attempts: int
     """Sends that failed."""

@@ -61,6 +61,17 @@ def test_each_piece_leaves_its_figures(root: Path, monkeypatch: pytest.MonkeyPat
     assert not good["dirty"]
 
 
+def test_a_result_names_no_directory_of_the_machine() -> None:
+    lines = [
+        "..F. [100%]",
+        "/home/me/turbopump/tests/unit/test_x.py:5: AssertionError",
+        "1 failed, 3 passed in 0.10s",
+        "make[1]: Leaving directory '/home/me/turbopump'",
+    ]
+    kept = long_run.last_lines(lines, Path("/home/me/turbopump"))
+    assert kept == ["tests/unit/test_x.py:5: AssertionError", "1 failed, 3 passed in 0.10s"]
+
+
 def test_what_has_passed_at_this_commit_is_not_run_again(root: Path) -> None:
     run(root)
     run(root)

@@ -39,7 +39,7 @@ class Admin:
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
+    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers.
 
         async with Admin("127.0.0.1:9876") as admin:
             await admin.topics.create("OrderTopic", queues=8)

@@ -63,7 +63,7 @@ class Admin(Face[AsyncAdmin]):
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
+    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers.
 
         with Admin("127.0.0.1:9876") as admin:
             admin.topics.create("OrderTopic", queues=8)
