@@ -93,7 +93,7 @@ class Admin:
         self.timers = Timers(self.messages, self.routes, self.clock, self.producer(SENDERS))
 
     def dead_letters(self, group: str) -> DeadLetters:
-        """Returns the messages that the group could not consume.
+        """Returns the object that lists, finds and resends the dead letters of a group; sends no request.
 
         Example:
 
@@ -103,7 +103,7 @@ class Admin:
         return DeadLetters(self.messages, self.routes, group, self.producer(SENDERS))
 
     def producer(self, group: str) -> Sender:
-        """Returns a sender over the same connections.
+        """Returns a `Sender` of a producer group that uses the connections of this Admin.
 
         Random bits distinguish its message ids, so that many short processes of one machine may have one
         each.
@@ -113,7 +113,7 @@ class Admin:
         return Sender(self.client, self.routes, clock, ids, RoundRobin(chance), group, chance=chance)
 
     async def close(self) -> None:
-        """Closes its connections. May be called again."""
+        """Closes all connections of this Admin. May be called again."""
         await self.client.close()
 
     async def __aenter__(self) -> Self:

@@ -32,7 +32,9 @@ class Brokers:
     asking: AdminCalls
 
     async def figures(self, address: str) -> dict[str, str]:
-        """Returns what `brokerStatus` shows: each version of a broker has its own set of keys.
+        """Returns the runtime figures of a broker, as `mqadmin brokerStatus` shows them.
+
+        Each version of a broker has its own set of keys.
 
         Example:
 
@@ -42,7 +44,7 @@ class Brokers:
         return bodies.KVTable.decode(answer.body).table
 
     async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
-        """Returns a counter over the last minute, hour and day. Raises Refused if nothing was counted.
+        """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.
 
         Example:
 
@@ -56,7 +58,7 @@ class Brokers:
     async def consume_stats(
         self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
     ) -> bodies.ConsumeStatsList:
-        """Returns the offsets of all groups in all queues of the broker.
+        """Returns the committed offsets of all groups in all queues of a broker, and the queues' ends.
 
         Example:
 
@@ -88,15 +90,15 @@ class Brokers:
         await self.asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def clean_expired_queues(self, address: str) -> None:
-        """Deletes consume-queue files whose messages are deleted."""
+        """Makes a broker delete the consume-queue files whose messages are gone from its commit log."""
         await self.asking.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def clean_unused_topics(self, address: str) -> None:
-        """Deletes the queues of topics that were deleted."""
+        """Makes a broker delete the consume queues of topics that no longer exist there."""
         await self.asking.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def delete_expired_files(self, address: str) -> None:
-        """Deletes commit-log files older than the retention now, instead of at `deleteWhen`."""
+        """Makes a broker delete commit-log files past their retention now, instead of at `deleteWhen`."""
         await self.asking.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
 

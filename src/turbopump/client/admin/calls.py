@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Unreachable(errors.Unreachable):
-    """A server that cannot be reached, or does not answer in time."""
+    """The server at `address` cannot be reached, or does not answer in time."""
 
     def __init__(self, address: str, why: OSError) -> None:
         super().__init__(f"{address} does not answer: {_words(why)}")
@@ -30,7 +30,7 @@ class Unreachable(errors.Unreachable):
 
 
 class NotFound(errors.ClientError):
-    """Something that was asked for by name does not exist."""
+    """What was asked for by name does not exist, such as a cluster, group or message."""
 
 
 class AdminCalls:
@@ -57,7 +57,7 @@ class AdminCalls:
         body: bytes = b"",
         timeout_s: float | None = None,
     ) -> Command:
-        """Asks one server. Raises Refused for any code but success, Unreachable without an answer."""
+        """Sends a request to one server; returns its successful answer. Raises Refused or Unreachable."""
         try:
             answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
         except OSError as error:
@@ -67,7 +67,7 @@ class AdminCalls:
     async def ask_name_server(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """Asks the name servers until one answers."""
+        """Returns the successful answer of the first name server to answer. Raises Refused or Unreachable."""
         try:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
@@ -82,13 +82,19 @@ class AdminCalls:
         body: bytes = b"",
         addresses: Iterable[str] = (),
     ) -> dict[str, Command]:
-        """Asks these name servers, or all of them, because each has its own state."""
+        """Sends a request to `addresses`, by default all name servers; returns the answers by address.
+
+        Each has its own state. Raises Refused or Unreachable at the first failure.
+        """
         asked = tuple(addresses) or self.name_servers
         return {address: await self.ask(address, code, header, body) for address in asked}
 
 
 async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list[T]:
-    """Asks once for each item, a limited number concurrently; returns answers in order. A failure ends it."""
+    """Returns `await ask(item)` for each item, in order, at most 20 concurrently.
+
+    The first failure cancels the others, and is raised in an ExceptionGroup.
+    """
     free = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
     async def one(item: K) -> T:

@@ -1,4 +1,4 @@
-"""Lists the clusters, their brokers and the addresses of these."""
+"""Lists the clusters, their brokers and the addresses of the brokers."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class BrokerNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
 class BrokerAt(NotebookTable):
-    """One broker process: a member of the group `name`, with id 0 when it is the master."""
+    """One broker process: cluster, broker name, id (0: the master, else a slave) and address."""
 
     cluster: str
     name: str
@@ -35,7 +35,7 @@ class Layout(NotebookTable):
 
     @property
     def clusters(self) -> list[str]:
-        """The names of the clusters."""
+        """The names of all clusters, in order."""
         return sorted({broker.cluster for broker in self.brokers})
 
     def of_cluster(self, cluster: str) -> list[BrokerAt]:
@@ -66,7 +66,7 @@ class Layout(NotebookTable):
 
 @dataclass
 class Clusters:
-    """Lists the clusters, their brokers and the addresses of these."""
+    """Lists the clusters, their brokers and the addresses of the brokers."""
 
     asking: AdminCalls
 

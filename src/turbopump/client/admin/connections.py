@@ -14,7 +14,7 @@ from turbopump.protocol.headers.topics import (
 
 
 class NobodyOnline(NotFound):
-    """The group has no member that is connected."""
+    """No producer or consumer of the group is connected to the brokers that were asked."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Connections:
         raise NobodyOnline(f"no producer of group {group} is online at the brokers of topic {topic}")
 
     async def all_producers(self, address: str) -> dict[str, list[bodies.ProducerInfo]]:
-        """Returns all producers of a broker, by group. Brokers before 4.9 refuse."""
+        """Returns the connected producers of one broker, by group. Brokers before 4.9 refuse."""
         answer = await self.asking.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
         return bodies.ProducerTableInfo.decode(answer.body).data
 

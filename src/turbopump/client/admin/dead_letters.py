@@ -1,4 +1,4 @@
-"""Dead letters: messages that failed in a group as often as allowed.
+"""Lists the dead letters of a group, messages that failed as often as allowed, and resends copies.
 
 They stay in the group's dead-letter topic. A copy that is sent again carries the id of its dead letter, so
 that a second run finds the copy and does not send it twice.
@@ -36,11 +36,11 @@ DELIVERY_PROPERTIES = frozenset(
 
 
 class NoLetters(NotFound):
-    """The group has no dead letters, or they may not be read."""
+    """The group has no dead letters, or none with that id, or its dead-letter topic may not be read."""
 
 
 class Target(Enum):
-    """Where copies of dead letters are sent."""
+    """Where copies of dead letters are sent: to their group alone, or to their original topic."""
 
     GROUP = "group"
     """The group's retry topic: this group alone consumes them again."""
@@ -50,7 +50,7 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of store times, both ends included."""
+    """A range of store times in milliseconds since 1970, both ends included."""
 
     begin_ms: int = 0
     end_ms: int = FOREVER_MS
@@ -61,7 +61,7 @@ ALWAYS = Window()
 
 @dataclass
 class DeadLetters:
-    """The dead letters of one group; `admin.dead_letters(group)` returns them.
+    """Lists, finds and resends the dead letters of one group; made by `admin.dead_letters(group)`.
 
     Example:
 
@@ -82,7 +82,7 @@ class DeadLetters:
         return dlq_topic(self.group)
 
     async def within(self, window: Window = ALWAYS) -> AsyncIterator[MessageExt]:
-        """Yields the dead letters stored within that time: queue by queue, oldest first. Raises NoLetters."""
+        """Yields the dead letters stored within `window`: queue by queue, oldest first. Raises NoLetters."""
         for queue in await self._queues():
             async for message in self._of_queue(queue, window):
                 yield message
@@ -120,7 +120,7 @@ class DeadLetters:
         return route.subscribe
 
     async def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
-        """Returns the stored copies that `resend` has made of this letter before."""
+        """Returns the stored copies of this letter that `resend` sent to `target` before; empty: none."""
         try:
             topic = self.target_of(letter, target)
             found = await self.messages.every_copy(topic, letter.message_id, letter.store_timestamp)
@@ -131,7 +131,7 @@ class DeadLetters:
     async def resend(
         self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
     ) -> SendResult:
-        """Sends a copy to this group alone, or to all groups that read the original topic.
+        """Sends a copy of a dead letter to the group's retry topic, or to its original topic (`target`).
 
         The dead letter stays. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
         """
@@ -150,7 +150,7 @@ class DeadLetters:
         return await sender.send(CopiedMessage(topic, letter.body, properties=kept, flag=letter.record.flag))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Returns the topic of a copy. Raises NoLetters when the letter does not name its original topic."""
+        """Returns the topic that a copy goes to. Raises NoLetters if the letter names no original topic."""
         if target is Target.GROUP:
             return retry_topic(self.group)
         origin = origin_of(letter)
@@ -160,6 +160,6 @@ class DeadLetters:
 
 
 def origin_of(letter: MessageExt) -> str:
-    """Returns the topic that the message was first sent to, as the broker recorded it."""
+    """Returns the topic that a dead letter was first sent to, as the broker recorded it."""
     own = letter.properties
     return own.get(properties.RETRY_TOPIC) or own.get(properties.DLQ_ORIGIN_TOPIC) or letter.record.topic

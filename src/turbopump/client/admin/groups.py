@@ -44,7 +44,7 @@ class NoGroup(NotFound):
 
 
 class NoProgress(NotFound):
-    """The group has no offsets at the brokers."""
+    """The group has no committed offsets at the brokers."""
 
 
 @dataclass
@@ -63,13 +63,13 @@ class Groups:
     connections: Connections
 
     async def names(self) -> list[str]:
-        """Returns the groups that have had a member, in order: each of them has a retry topic."""
+        """Returns the groups that have a retry topic, in order: those that have ever had a member."""
         topics = await self.topics.names()
         found = {group_of(topic) for topic in topics if topic.startswith(names.RETRY_PREFIX)}
         return sorted(found)
 
     async def brokers(self, group: str, topic: str | None = None) -> dict[str, str]:
-        """Returns the brokers that know the group, by its retry topic, or else those of the topic."""
+        """Returns broker name → address of the brokers with the group's retry topic, else with `topic`."""
         try:
             return await self.topics.readers(names.retry_topic(group))
         except TopicNotFound:
@@ -90,7 +90,7 @@ class Groups:
         await self.asking.ask(address, code, body=config.encode())
 
     async def create_all(self, address: str, configs: Iterable[bodies.SubscriptionGroupConfig]) -> None:
-        """Creates many groups with one request, or one by one at a broker before 5.3."""
+        """Creates or changes many groups on one broker: by one request, or one by one before 5.3."""
         asked = list(configs)
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
         body = bodies.CreateSubscriptionGroupListRequestBody(asked).encode()
@@ -124,7 +124,7 @@ class Groups:
         return bodies.SubscriptionGroupConfig.decode(answer.body)
 
     async def set_readable(self, address: str, group: str, topic: str, readable: bool) -> bool:
-        """Allows or forbids a group to read a topic on one broker; returns what the broker then applies.
+        """Allows or forbids a group to read a topic on one broker; returns whether it may then read.
 
         Brokers before 5.0 refuse.
         """
@@ -133,11 +133,11 @@ class Groups:
         return bool(bodies.GroupForbidden.decode(answer.body).readable)
 
     async def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
-        """Returns every group of a broker, by name."""
+        """Returns the configuration of every group of a broker, by group name."""
         return (await self.table(address)).subscriptionGroupTable
 
     async def user_table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Returns the groups of a broker without those of the system and of tools."""
+        """Returns the configurations of a broker's groups, without groups of the system and of tools."""
         whole = await self.table(address)
         whole.subscriptionGroupTable = {
             name: config
@@ -147,7 +147,7 @@ class Groups:
         return whole
 
     async def table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Returns every group of a broker, and the version of the table."""
+        """Returns the configuration of every group of a broker, and the version of the table."""
 
         async def page(first: int, version: str) -> Page[bodies.SubscriptionGroupConfig]:
             header = GetAllSubscriptionGroupRequest(groupSeq=first, dataVersion=version, maxGroupNum=PAGE)
@@ -164,14 +164,14 @@ class Groups:
     # --- progress ------------------------------------------------------------------------------------
 
     async def progress_at(self, address: str, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """Returns the group's offsets on one broker; empty when it has none."""
+        """Returns a group's committed offsets and the queues' ends on one broker; empty: none committed."""
         header = GetConsumeStatsRequest(group, topic)
         code = RequestCode.GET_CONSUME_STATS
         answer = await self.asking.ask(address, code, header, timeout_s=STATS_TIMEOUT_S)
         return bodies.ConsumeStats.decode(answer.body)
 
     async def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """Returns the group's offsets on all of its brokers, in all topics or one.
+        """Returns a group's committed offsets and the queues' ends on all its brokers, in all topics or one.
 
         Raises NoProgress when there are none and no member is online, NoGroup when no broker knows the group.
 
@@ -207,7 +207,7 @@ class Groups:
         return sorted(found)
 
     async def subscription(self, group: str, topic: str) -> bodies.SubscriptionData | None:
-        """Returns the subscription of the online members to the topic; None: there is none."""
+        """Returns the subscription to the topic of the members online; None: no broker knows one."""
         header = QuerySubscriptionByConsumerRequest(group, topic)
         for address in (await self.brokers(group, topic)).values():
             answer = await self.asking.ask(address, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header)
@@ -238,7 +238,7 @@ class Groups:
     async def running_info(
         self, group: str, client_id: str, with_stack: bool = False
     ) -> bodies.ConsumerRunningInfo:
-        """Returns the report of one member, through the first broker that reaches it.
+        """Returns a member's report (settings, queues, statistics), through a broker that reaches the member.
 
         Example:
 
@@ -262,7 +262,7 @@ class Groups:
     async def member_positions(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Returns the positions that members report in their queues of the topic, by member id.
+        """Returns client id → queue → offset, as the online members report them for a topic.
 
         With `client_id` only that member is asked. Pull consumers and clients in languages other than Java
         may not report.
@@ -280,7 +280,7 @@ class Groups:
         return found
 
     async def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Returns the member of each assigned queue. Members that do not answer are left out."""
+        """Returns queue → client id of the member that has it; members that do not answer are left out."""
         members = (await self.connections.consumers(group)).connectionSet
         found: dict[MessageQueue, str] = {}
         for member in members:
@@ -293,7 +293,7 @@ class Groups:
 
 
 def group_of(retry_topic: str) -> str:
-    """Returns the group of a retry topic; 5.x has retry topics per group and topic as well."""
+    """Returns the group of a retry topic: of `%RETRY%group`, or of 5.x's `%RETRY%group+topic`."""
     return retry_topic.removeprefix(names.RETRY_PREFIX).partition(POP_SEPARATOR)[0]
 
 

@@ -1,4 +1,4 @@
-"""Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them."""
+"""Finds stored messages by id, key or offset, passes one to a consumer, and tells which groups read it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ INDEX_STEP_MS = 1000  # an index knows whole seconds
 
 
 class NoMessages(NotFound):
-    """No broker of the topic has such a message."""
+    """No broker of the topic has a message with that id or key."""
 
 
 class TrackType(Enum):
-    """The state of a message in a group."""
+    """The state of a message in a consumer group, by Apache's names."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -46,7 +46,7 @@ class TrackType(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Track(NotebookTable):
-    """The state of a message in one group."""
+    """The state of a message in one consumer group, and for some states the reason."""
 
     group: str
     type: TrackType
@@ -55,7 +55,7 @@ class Track(NotebookTable):
 
 @dataclass
 class Messages:
-    """Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them.
+    """Finds stored messages by id, key or offset, passes one to a consumer, and tells which groups read it.
 
     Example:
 
@@ -73,11 +73,11 @@ class Messages:
     puller: Puller
 
     def as_group(self, group: str) -> "Messages":
-        """Returns a copy that pulls in the name of that group; the group's offsets do not change."""
+        """Returns a copy of this object that pulls as group `group`; the group's offsets do not change."""
         return replace(self, puller=replace(self.puller, group=group))
 
     async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """Returns the message at the place that an offset id names. Raises Refused when there is none.
+        """Returns the message that an offset message id names. Raises Refused when there is none.
 
         Example:
 
@@ -110,7 +110,7 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
     ) -> list[MessageExt]:
-        """Returns the messages with that key, in the order of storing. Raises NoMessages.
+        """Returns messages with a key, up to `max_count` per broker, by store time. Raises NoMessages.
 
         Example:
 
@@ -125,7 +125,7 @@ class Messages:
     async def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Returns the newest copies of a message, in the order of storing. Raises NoMessages."""
+        """Returns the newest copies of the message with a unique id, by store time. Raises NoMessages."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True)
         found = [one for one in await self._query(header) if one.message_id == unique_key]
         if not found:
@@ -133,7 +133,7 @@ class Messages:
         return found
 
     async def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:
-        """Returns all copies stored since then, however many.
+        """Returns all copies of a message stored since `begin_ms`, by store time; empty: there are none.
 
         One answer has the newest ones: older ones are asked for until no more come.
         """
@@ -156,7 +156,7 @@ class Messages:
         return await self._of_all_brokers(topic, ask)
 
     async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at one offset of a queue; None: there is none.
+        """Returns the message at a queue offset; None: the queue has none there.
 
         Example:
 
@@ -174,7 +174,10 @@ class Messages:
         expression: str = "*",
         max_count: int = BATCH,
     ) -> AsyncIterator[PullResult]:
-        """Yields the answers of pulls from `begin` until they reach `end` or the end of the queue."""
+        """Pulls a queue from offset `begin` up to `end`, exclusive, and yields the result of each pull.
+
+        It stops before `end` where the queue ends.
+        """
         offset = begin
         while offset < end:
             result = await self.puller.pull(
@@ -204,7 +207,7 @@ class Messages:
         return bodies.ConsumeMessageDirectlyResult.decode(answer.body)
 
     async def tracks(self, message: MessageExt) -> list[Track]:
-        """Returns the state of a message in each group that reads its topic."""
+        """Returns the state of a message in each consumer group that reads its topic."""
         topic = message.record.topic
         return [await self._track(message, group) for group in await self.topics.consumers(topic)]
 
@@ -266,5 +269,5 @@ class Messages:
 
 
 def received(one: record.Record) -> MessageExt:
-    """Returns a message that was looked up; the name of its broker is not known."""
+    """Makes a `MessageExt` of a record that was looked up, with an empty broker name in its queue."""
     return MessageExt(one, MessageQueue(one.topic, "", one.queue_id))

@@ -70,17 +70,17 @@ class NameServerSettings:
         return bodies.KVTable.decode(answer.body).table
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Sets a value on every name server."""
+        """Sets a key of a namespace to a value on every name server."""
         header = PutKVConfigRequest(namespace, key, value)
         await self.asking.ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_value(self, namespace: str, key: str) -> None:
-        """Removes a value from every name server."""
+        """Removes a key of a namespace from every name server."""
         header = DeleteKVConfigRequest(namespace, key)
         await self.asking.ask_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def put_order(self, topic: str, broker: str, queues: int) -> str:
-        """Sets one broker's part of an order topic and keeps the others; returns the whole text."""
+        """Sets one broker's queue count in a topic's order configuration; returns the whole `broker:n;…`."""
         old = await self.value(ORDER_TOPIC_NAMESPACE, topic) or ""
         parts = {part.partition(":")[0]: part for part in old.split(";") if part}
         parts[broker] = f"{broker}:{queues}"
@@ -89,13 +89,13 @@ class NameServerSettings:
         return whole
 
     async def wipe_write_permission(self, address: str, broker: str) -> int:
-        """Removes the write permission of a broker at one name server; returns how many topics change."""
+        """Removes a broker's write permission at one name server; returns how many of its topics changed."""
         header = WipeWritePermOfBrokerRequest(broker)
         answer = await self.asking.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return WipeWritePermOfBrokerResponse.from_ext(answer.ext).wipeTopicCount
 
     async def add_write_permission(self, address: str, broker: str) -> int:
-        """Restores the write permission of a broker at one name server; returns how many topics change."""
+        """Restores a broker's write permission at one name server; returns how many of its topics changed."""
         header = AddWritePermOfBrokerRequest(broker)
         answer = await self.asking.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return AddWritePermOfBrokerResponse.from_ext(answer.ext).addTopicCount

@@ -34,7 +34,7 @@ END = -1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rollback(NotebookTable):
-    """A queue of a stopped group: its offset before and after a reset."""
+    """The offsets of a queue of a stopped group before and after a reset."""
 
     queue: MessageQueue
     broker_offset: int
@@ -64,7 +64,7 @@ class Offsets:
     async def reset_to(
         self, group: str, topic: str, when: Time, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Moves a group to the first message stored at that time or later; returns the new offsets.
+        """Moves a group to the first messages stored at `when` or later; returns the new offsets by queue.
 
         The group may run or not. `when` is a datetime with a time zone, a negative timedelta from now,
         milliseconds since 1970, ISO text with a zone, an age such as `10m`, or END. Without `force` only
@@ -93,9 +93,10 @@ class Offsets:
     async def reset(
         self, group: str, topic: str, time_ms: int, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Moves a group through the brokers, also while it runs; `force` allows moving forward too.
+        """Makes the brokers move a group to a time, even while it runs; returns the new offsets by queue.
 
-        Raises ConsumerNotOnline for a stopped group at an older broker. Then call `reset_stopped`.
+        `force` allows moving forward too. Raises ConsumerNotOnline for a stopped group at an older broker;
+        then call `reset_stopped`.
         """
         header = ResetOffsetRequest(topic, group, time_ms, force, queueId=-1, offset=-1)
         found: dict[MessageQueue, int] = {}
@@ -104,7 +105,10 @@ class Offsets:
         return found
 
     async def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
-        """Moves a stopped group queue by queue; running members would overwrite the offsets."""
+        """Moves a stopped group to a time by commits, queue by queue; returns old and new offsets.
+
+        `force` allows moving forward too. Running members would overwrite the offsets.
+        """
         done = []
         for broker, address in (await self.topics.readers(topic)).items():
             for queue, (consumer_offset, broker_offset) in (
@@ -119,9 +123,9 @@ class Offsets:
         return done
 
     async def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Moves one queue of a group to an offset.
+        """Commits `offset` for a group in one queue of a broker; a running member moves there since 5.2.
 
-        A running member follows only at brokers since 5.2: older ones can move all queues but not one.
+        Older brokers can move running members in all queues but not in one.
         """
         answer = await self._commit(address, group, MessageQueue(topic, "", queue_id), offset)
         if answer.version >= V5_2_0:
@@ -129,7 +133,7 @@ class Offsets:
             await self._reset_at(address, header)
 
     async def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-        """Copies the offsets of one group in a topic to another group.
+        """Commits group `source`'s offsets in a topic for group `target`; returns them by queue.
 
         Raises NoGroup or NoProgress. All topics of the group are asked for, because a broker asked for one
         topic answers 0 for a group that never committed there.
@@ -146,7 +150,7 @@ class Offsets:
         return cloned
 
     async def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
-        """Returns the offset of the first message stored at that time or later; END: behind the last."""
+        """Returns the queue offset of the first message stored at `time_ms` or later, or with END the end."""
         if time_ms == END:
             header = GetMaxOffsetRequest(queue.topic, queue.id, bname=queue.broker or None)
             answer = await self.asking.ask(address, RequestCode.GET_MAX_OFFSET, header)
@@ -156,7 +160,7 @@ class Offsets:
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Commits an offset as a member would. A running member keeps its position and overwrites it."""
+        """Commits an offset for a group. A running member keeps its position and overwrites the offset."""
         await self._commit(address, group, queue, offset)
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> Command:
@@ -174,7 +178,10 @@ class Offsets:
     async def _positions(
         self, group: str, topic: str, broker: str, address: str
     ) -> dict[MessageQueue, tuple[int, int]]:
-        """Returns consumer's and broker's offsets; a group without offsets is at the start of each queue."""
+        """Returns queue → (group's offset, end of the queue) of a topic on one broker.
+
+        A group without any offset there is at the start of each queue.
+        """
         known = (await self.groups.progress_at(address, group)).offsetTable
         found = {
             MessageQueue.of_wire(queue): (offsets.consumerOffset, offsets.brokerOffset)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass
 class Page(Generic[T]):
-    """A part of a table."""
+    """Entries of a table of a broker by name: one part of the table, or all of it."""
 
     items: dict[str, T] = field(default_factory=dict)
     version: DataVersion = field(default_factory=DataVersion)
@@ -26,7 +26,10 @@ class Page(Generic[T]):
 
 
 async def all_pages(ask: Callable[[int, str], Awaitable[Page[T]]]) -> Page[T]:
-    """Reads all pages; `ask` gets the number of the first item and the version of earlier pages, as JSON."""
+    """Returns a whole table, read page by page with `ask(first, version)`.
+
+    `first` is the index of the first item of the page, `version` that of earlier pages, as JSON.
+    """
     whole: Page[T] = Page()
     restarts = 0
     while True:

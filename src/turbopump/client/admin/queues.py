@@ -1,4 +1,4 @@
-"""Reads the ends of queues, the offset of a time in them, and their entries."""
+"""Reads the first and next offset of queues, the offset at a time, and entries of consume queues."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from turbopump.runtime.clock import Clock, SystemClock
 
 @dataclass
 class Queues:
-    """Reads the ends of queues, the offset of a time in them, and their entries.
+    """Reads the first and next offset of queues, the offset at a time, and entries of consume queues.
 
     Example:
 
@@ -39,7 +39,7 @@ class Queues:
         return await self.puller.max_offset(queue)
 
     async def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """Returns the offset of the first message stored at that time or later.
+        """Returns the queue offset of the first message stored at `when` or later.
 
         Example:
 
@@ -48,7 +48,7 @@ class Queues:
         return await self.puller.offset_at(queue, past_ms(when, self.clock.now_ms()))
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """Returns when the first message of the queue was stored; -1: there is none."""
+        """Returns the store time of the queue's first message, in ms since 1970; -1: there is none."""
         header = GetEarliestMsgStoretimeRequest(queue.topic, queue.id, bname=queue.broker)
         code = RequestCode.GET_EARLIEST_MSG_STORETIME
         answer = await self.puller.routes.ask_replica(
@@ -59,7 +59,7 @@ class Queues:
     async def entries(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> bodies.QueryConsumeQueueResponseBody | None:
-        """Returns entries of a consume queue, from that index on; None: there are none.
+        """Returns up to `count` entries of a consume queue from offset `index` on; None: there are none.
 
         With a group, each entry says whether the group's subscription wants it.
 

@@ -33,7 +33,7 @@ class NoTimers(NotFound):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timer(NotebookTable):
-    """A message that waits for its time."""
+    """A message that waits at a broker for its exact delivery time, and the handle to recall it."""
 
     topic: str
     """The topic it will be delivered to."""
@@ -61,7 +61,7 @@ class Timers:
     sender: Sender
 
     async def pending(self, topic: str | None = None) -> list[Timer]:
-        """Returns the messages that wait, of all topics or one, the next one first. Raises NoTimers.
+        """Returns the messages that wait for an exact time, in all topics or one, by time. Raises NoTimers.
 
         It reads everything that the brokers store of them.
         """
@@ -76,9 +76,9 @@ class Timers:
         return sorted(wanted, key=lambda one: (one.due_ms, one.message.message_id))
 
     async def recall(self, handle: str) -> str:
-        """Recalls a message, so that no consumer gets it.
+        """Recalls a waiting message, so that no consumer gets it; returns its id.
 
-        Returns its id. Raises Refused when it is too late.
+        Raises Refused when it is too late, InvalidArgument for what is not a recall handle.
         """
         found = read_handle(handle)
         if found is None:
@@ -118,7 +118,7 @@ def _take(waiting: dict[tuple[str, str], Timer], message: MessageExt, broker: st
 
 
 def _due_ms(message: MessageExt) -> int | None:
-    """Returns the due time; without an exact one the last moment of its slot."""
+    """Returns the due time in ms, or without an exact one the end of its slot; None: it has neither."""
     pairs = message.properties
     for name, later_ms in ((EXACT, 0), (properties.TIMER_OUT_MS, LATEST_OF_SLOT_MS)):
         text = pairs.get(name, "")

@@ -1,4 +1,4 @@
-"""Administers topics: lists, routes, configuration, the ends of their queues, and their readers."""
+"""Administers topics: lists, routes, configuration, the offsets of their queues, and reading groups."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ MAX_PERMISSION = 7
 
 @dataclass
 class Topics:
-    """Administers topics: lists, routes, configuration, the ends of their queues, and their readers.
+    """Administers topics: lists, routes, configuration, the offsets of their queues, and reading groups.
 
     Example:
 
@@ -74,12 +74,12 @@ class Topics:
         return bodies.TopicRouteData.decode(answer.body)
 
     async def readers(self, topic: str) -> dict[str, str]:
-        """Returns the brokers of the topic, each with the address to ask: its master, else a slave."""
+        """Returns broker name → address to ask, for each broker of a topic: its master's, else a slave's."""
         route = route_of(topic, await self.route(topic))
         return {name: address for name in sorted(route.brokers) if (address := route.reader(name))}
 
     async def queues(self, topic: str) -> TopicRoute:
-        """Returns the queues of a topic that can be written and read. Raises TopicNotFound.
+        """Returns the queues of a topic to send to and to read from, and its brokers. Raises TopicNotFound.
 
         Example:
 
@@ -107,7 +107,7 @@ class Topics:
         return TopicConfig.decode(answer.body)
 
     async def configs(self, address: str) -> bodies.TopicConfigSerializeWrapper:
-        """Returns every topic of a broker, system topics included."""
+        """Returns the configuration of every topic of a broker, system topics included."""
 
         async def page(first: int, version: str) -> Page[TopicConfig]:
             header = GetAllTopicConfigRequest(topicSeq=first, dataVersion=version, maxTopicNum=PAGE)
@@ -122,7 +122,7 @@ class Topics:
     async def user_configs(
         self, address: str, with_retry_and_dead_letters: bool = False
     ) -> bodies.TopicConfigSerializeWrapper:
-        """Returns the topics of a broker without system topics and those without any permission."""
+        """Returns a broker's topic configurations, without system topics and those without a permission."""
         found = await self.configs(address)
         answer = await self.asking.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         system = set(bodies.TopicList.decode(answer.body).topicList)
@@ -146,9 +146,7 @@ class Topics:
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates or changes a topic on every broker of the cluster, or of all clusters.
-
-        Returns the addresses of these brokers.
+        """Creates or changes a topic on all masters of one cluster, or of all; returns their addresses.
 
             await admin.topics.create("OrderTopic", queues=8)
 
@@ -204,7 +202,7 @@ class Topics:
         await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates a topic on every broker that has the topic `template`; a cluster's name is such a topic.
+        """Creates a topic on every master that has the topic `template`; a cluster's name is such a topic.
 
         Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 
@@ -226,7 +224,7 @@ class Topics:
         return created
 
     async def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Creates many topics with one request, or one by one at a broker before 5.3."""
+        """Creates or changes many topics on one broker: by one request, or one by one before 5.3."""
         asked = list(configs)
         for config in asked:
             check_permission(config)
@@ -255,20 +253,23 @@ class Topics:
         await self.asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic))
 
     async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Deletes the routes of a topic only; a broker that has it registers them again."""
+        """Deletes the routes of a topic from all name servers; a broker that has it registers them again."""
         header = DeleteTopicFromNamesrvRequest(topic, cluster)
         await self.asking.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     # --- use -----------------------------------------------------------------------------------------
 
     async def stats_at(self, address: str, topic: str) -> bodies.TopicStatsTable:
-        """Returns the ends of the topic's queues on one broker."""
+        """Returns the first and the next offset of each of the topic's queues on one broker."""
         header = GetTopicStatsRequest(topic)
         answer = await self.asking.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         return bodies.TopicStatsTable.decode(answer.body)
 
     async def stats(self, topic: str, found_through: str | None = None) -> bodies.TopicStatsTable:
-        """Returns the ends of all queues; `found_through` is another topic whose brokers are asked."""
+        """Returns the first and the next offset of all queues of a topic. Raises NotFound without data.
+
+        `found_through` is another topic whose brokers are asked.
+        """
         addresses = (await self.readers(found_through or topic)).values()
         tables = await together(lambda address: self.stats_at(address, topic), addresses)
         whole = bodies.TopicStatsTable(topicPutTps=sum(table.topicPutTps or 0.0 for table in tables))
@@ -279,7 +280,7 @@ class Topics:
         return whole
 
     async def consumers(self, topic: str) -> list[str]:
-        """Returns the groups that read the topic or have offsets in it, in order."""
+        """Returns the consumer groups that read the topic or have offsets in it, in order."""
         groups: set[str] = set()
         for address in (await self.readers(topic)).values():
             header = QueryTopicConsumeByWhoRequest(topic)
@@ -289,11 +290,11 @@ class Topics:
 
 
 def check_permission(config: TopicConfig) -> None:
-    """Raises NoPermission for an unknown permission, as Apache's tools do since 5.0."""
+    """Raises NoPermission unless the topic's permission is 0 to 7, as Apache's tools do since 5.0."""
     if not 0 <= config.perm <= MAX_PERMISSION:
         raise NoPermission(f"topicPermission value: {config.perm} is invalid.")
 
 
 def pack_changes(changes: dict[str, str]) -> str:
-    """Returns attributes as request 17 needs them: `+name=value,-name`."""
+    """Returns changes of attributes as the text of a create request (17): `+name=value,-name`."""
     return ",".join(f"{name}={value}" if name.startswith("+") else name for name, value in changes.items())

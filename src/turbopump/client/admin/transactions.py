@@ -31,7 +31,7 @@ GROUP = "CID_RMQ_SYS_TRANS"
 
 @dataclass
 class Transactions:
-    """Lists half messages that have not ended.
+    """Lists half messages that are open or expired, resumes expired ones, and lists ids of the ledger.
 
     Example:
 
@@ -46,7 +46,7 @@ class Transactions:
     routes: RouteCache
 
     async def open(self) -> AsyncIterator[MessageExt]:
-        """Yields the half messages that wait for their end, broker by broker, oldest first."""
+        """Yields the half messages that are neither committed nor rolled back, by broker, oldest first."""
         for queue in await self._queues(HALF_TOPIC):
             ops = MessageQueue(OP_HALF_TOPIC, queue.broker, queue.id)
             begin = await self._progress(queue)
@@ -60,7 +60,7 @@ class Transactions:
                     yield half
 
     async def expired(self) -> AsyncIterator[MessageExt]:
-        """Yields the half messages whose checks are used up, broker by broker, oldest first.
+        """Yields the half messages that brokers no longer check, broker by broker, oldest first.
 
         Some may have ended, or have been resumed, since then.
         """
@@ -69,7 +69,7 @@ class Transactions:
                 yield half
 
     async def resume(self, half: MessageExt) -> None:
-        """Resumes an expired half message: its producers are asked again.
+        """Makes the broker ask producers about an expired half message again.
 
         Raises Refused if it is open or ended.
         """
@@ -78,7 +78,7 @@ class Transactions:
         await self.asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
 
     async def ids(self) -> AsyncIterator[BookSummary]:
-        """Yields the transactional ids of the ledger, by name: state, last batch, last use.
+        """Yields a summary of each transactional id of the ledger: state, last batch, last use.
 
         Only Turbopump's brokers keep a ledger; others are skipped.
 
@@ -96,9 +96,10 @@ class Transactions:
                 after = found[-1].id
 
     async def forget(self, id: str) -> int:
-        """Removes an id from the ledger, so that its batches may be written again.
+        """Removes a transactional id from the ledger; returns how many brokers knew the id.
 
-        Returns how many brokers knew it. Raises Refused while messages of it wait for a decision or an end.
+        Its batches may be written again then. Raises Refused while messages of it wait for a decision or an
+        end.
         """
         count = 0
         for address in await self._masters():
@@ -149,21 +150,24 @@ class Transactions:
 
 
 def topic_of(half: MessageExt) -> str:
-    """Returns the topic of a half message after its commit."""
+    """Returns the topic that a half message goes to when it is committed."""
     return half.properties.get(properties.REAL_TOPIC, "")
 
 
 def group_of(half: MessageExt) -> str:
-    """Returns the group whose producers are asked."""
+    """Returns the producer group that brokers ask how the transaction of a half message ended."""
     return half.properties.get(properties.PRODUCER_GROUP, "")
 
 
 def asked(half: MessageExt) -> int:
-    """Returns how often its producers were asked."""
+    """Returns how often brokers have asked producers about a half message."""
     times = half.properties.get(properties.TRANSACTION_CHECK_TIMES, "")
     return int(times) if times.isdecimal() else 0
 
 
 def _numbers(body: bytes) -> list[int]:
-    """Returns the offsets of ended half messages: one, or several with commas as 5.x writes them."""
+    """Returns the queue offsets of the ended half messages that an op record's body names.
+
+    It has one offset, or several with commas as 5.x writes them.
+    """
     return [int(part) for part in body.split(b",") if part.isdigit()]

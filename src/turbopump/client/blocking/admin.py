@@ -102,7 +102,7 @@ class Admin(Face[AsyncAdmin]):
         return self._core.settings
 
     def dead_letters(self, group: str) -> "DeadLetters":
-        """Returns the messages that the group could not consume.
+        """Returns the object that lists, finds and resends the dead letters of a group; sends no request.
 
         Example:
 
@@ -112,12 +112,12 @@ class Admin(Face[AsyncAdmin]):
         return DeadLetters(self, lambda core: core.dead_letters(group))
 
     def close(self) -> None:
-        """Closes its connections. May be called again."""
+        """Closes all connections of this Admin. May be called again."""
         self._close()
 
 
 class Clusters(Part[AsyncAdmin, AsyncClusters]):
-    """Lists the clusters, their brokers and the addresses of these."""
+    """Lists the clusters, their brokers and the addresses of the brokers."""
 
     def layout(self) -> Layout:
         """Returns all brokers of all clusters, as one of the name servers knows them.
@@ -131,7 +131,7 @@ class Clusters(Part[AsyncAdmin, AsyncClusters]):
 
 
 class Topics(Part[AsyncAdmin, AsyncTopics]):
-    """Administers topics: lists, routes, configuration, the ends of their queues, and their readers.
+    """Administers topics: lists, routes, configuration, the offsets of their queues, and reading groups.
 
     Example:
 
@@ -162,11 +162,11 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         return self._run(lambda core: core.route(topic))
 
     def readers(self, topic: str) -> dict[str, str]:
-        """Returns the brokers of the topic, each with the address to ask: its master, else a slave."""
+        """Returns broker name → address to ask, for each broker of a topic: its master's, else a slave's."""
         return self._run(lambda core: core.readers(topic))
 
     def queues(self, topic: str) -> TopicRoute:
-        """Returns the queues of a topic that can be written and read. Raises TopicNotFound.
+        """Returns the queues of a topic to send to and to read from, and its brokers. Raises TopicNotFound.
 
         Example:
 
@@ -183,13 +183,13 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         return self._run(lambda core: core.config(address, topic))
 
     def configs(self, address: str) -> bodies.TopicConfigSerializeWrapper:
-        """Returns every topic of a broker, system topics included."""
+        """Returns the configuration of every topic of a broker, system topics included."""
         return self._run(lambda core: core.configs(address))
 
     def user_configs(
         self, address: str, with_retry_and_dead_letters: bool = False
     ) -> bodies.TopicConfigSerializeWrapper:
-        """Returns the topics of a broker without system topics and those without any permission."""
+        """Returns a broker's topic configurations, without system topics and those without a permission."""
         return self._run(lambda core: core.user_configs(address, with_retry_and_dead_letters))
 
     def create(
@@ -202,9 +202,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates or changes a topic on every broker of the cluster, or of all clusters.
-
-        Returns the addresses of these brokers.
+        """Creates or changes a topic on all masters of one cluster, or of all; returns their addresses.
 
             admin.topics.create("OrderTopic", queues=8)
 
@@ -224,7 +222,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         )
 
     def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates a topic on every broker that has the topic `template`; a cluster's name is such a topic.
+        """Creates a topic on every master that has the topic `template`; a cluster's name is such a topic.
 
         Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 
@@ -233,7 +231,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         return self._run(lambda core: core.create_like(template, config))
 
     def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
-        """Creates many topics with one request, or one by one at a broker before 5.3."""
+        """Creates or changes many topics on one broker: by one request, or one by one before 5.3."""
         self._run(lambda core: core.create_all(address, configs))
 
     def delete(self, topic: str) -> None:
@@ -250,19 +248,22 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         self._run(lambda core: core.delete_in_broker(address, topic))
 
     def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
-        """Deletes the routes of a topic only; a broker that has it registers them again."""
+        """Deletes the routes of a topic from all name servers; a broker that has it registers them again."""
         self._run(lambda core: core.delete_in_name_servers(topic, cluster))
 
     def stats_at(self, address: str, topic: str) -> bodies.TopicStatsTable:
-        """Returns the ends of the topic's queues on one broker."""
+        """Returns the first and the next offset of each of the topic's queues on one broker."""
         return self._run(lambda core: core.stats_at(address, topic))
 
     def stats(self, topic: str, found_through: str | None = None) -> bodies.TopicStatsTable:
-        """Returns the ends of all queues; `found_through` is another topic whose brokers are asked."""
+        """Returns the first and the next offset of all queues of a topic. Raises NotFound without data.
+
+        `found_through` is another topic whose brokers are asked.
+        """
         return self._run(lambda core: core.stats(topic, found_through))
 
     def consumers(self, topic: str) -> list[str]:
-        """Returns the groups that read the topic or have offsets in it, in order."""
+        """Returns the consumer groups that read the topic or have offsets in it, in order."""
         return self._run(lambda core: core.consumers(topic))
 
 
@@ -277,7 +278,9 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
     """
 
     def figures(self, address: str) -> dict[str, str]:
-        """Returns what `brokerStatus` shows: each version of a broker has its own set of keys.
+        """Returns the runtime figures of a broker, as `mqadmin brokerStatus` shows them.
+
+        Each version of a broker has its own set of keys.
 
         Example:
 
@@ -286,7 +289,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         return self._run(lambda core: core.figures(address))
 
     def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
-        """Returns a counter over the last minute, hour and day. Raises Refused if nothing was counted.
+        """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.
 
         Example:
 
@@ -298,7 +301,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
     def consume_stats(
         self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
     ) -> bodies.ConsumeStatsList:
-        """Returns the offsets of all groups in all queues of the broker.
+        """Returns the committed offsets of all groups in all queues of a broker, and the queues' ends.
 
         Example:
 
@@ -325,15 +328,15 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         self._run(lambda core: core.update_config(address, changes))
 
     def clean_expired_queues(self, address: str) -> None:
-        """Deletes consume-queue files whose messages are deleted."""
+        """Makes a broker delete the consume-queue files whose messages are gone from its commit log."""
         self._run(lambda core: core.clean_expired_queues(address))
 
     def clean_unused_topics(self, address: str) -> None:
-        """Deletes the queues of topics that were deleted."""
+        """Makes a broker delete the consume queues of topics that no longer exist there."""
         self._run(lambda core: core.clean_unused_topics(address))
 
     def delete_expired_files(self, address: str) -> None:
-        """Deletes commit-log files older than the retention now, instead of at `deleteWhen`."""
+        """Makes a broker delete commit-log files past their retention now, instead of at `deleteWhen`."""
         self._run(lambda core: core.delete_expired_files(address))
 
 
@@ -366,23 +369,23 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
         return self._run(lambda core: core.values(namespace))
 
     def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Sets a value on every name server."""
+        """Sets a key of a namespace to a value on every name server."""
         self._run(lambda core: core.put_value(namespace, key, value))
 
     def delete_value(self, namespace: str, key: str) -> None:
-        """Removes a value from every name server."""
+        """Removes a key of a namespace from every name server."""
         self._run(lambda core: core.delete_value(namespace, key))
 
     def put_order(self, topic: str, broker: str, queues: int) -> str:
-        """Sets one broker's part of an order topic and keeps the others; returns the whole text."""
+        """Sets one broker's queue count in a topic's order configuration; returns the whole `broker:n;…`."""
         return self._run(lambda core: core.put_order(topic, broker, queues))
 
     def wipe_write_permission(self, address: str, broker: str) -> int:
-        """Removes the write permission of a broker at one name server; returns how many topics change."""
+        """Removes a broker's write permission at one name server; returns how many of its topics changed."""
         return self._run(lambda core: core.wipe_write_permission(address, broker))
 
     def add_write_permission(self, address: str, broker: str) -> int:
-        """Restores the write permission of a broker at one name server; returns how many topics change."""
+        """Restores a broker's write permission at one name server; returns how many of its topics changed."""
         return self._run(lambda core: core.add_write_permission(address, broker))
 
     def configs(self) -> dict[str, dict[str, str]]:
@@ -413,7 +416,7 @@ class Connections(Part[AsyncAdmin, AsyncConnections]):
         return self._run(lambda core: core.producers(group, topic))
 
     def all_producers(self, address: str) -> dict[str, list[bodies.ProducerInfo]]:
-        """Returns all producers of a broker, by group. Brokers before 4.9 refuse."""
+        """Returns the connected producers of one broker, by group. Brokers before 4.9 refuse."""
         return self._run(lambda core: core.all_producers(address))
 
     def consumers_at(self, address: str, group: str) -> bodies.ConsumerConnection:
@@ -439,11 +442,11 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     """
 
     def names(self) -> list[str]:
-        """Returns the groups that have had a member, in order: each of them has a retry topic."""
+        """Returns the groups that have a retry topic, in order: those that have ever had a member."""
         return self._run(lambda core: core.names())
 
     def brokers(self, group: str, topic: str | None = None) -> dict[str, str]:
-        """Returns the brokers that know the group, by its retry topic, or else those of the topic."""
+        """Returns broker name → address of the brokers with the group's retry topic, else with `topic`."""
         return self._run(lambda core: core.brokers(group, topic))
 
     def create(self, address: str, config: bodies.SubscriptionGroupConfig) -> None:
@@ -456,7 +459,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         self._run(lambda core: core.create(address, config))
 
     def create_all(self, address: str, configs: Iterable[bodies.SubscriptionGroupConfig]) -> None:
-        """Creates many groups with one request, or one by one at a broker before 5.3."""
+        """Creates or changes many groups on one broker: by one request, or one by one before 5.3."""
         self._run(lambda core: core.create_all(address, configs))
 
     def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
@@ -472,30 +475,30 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         return self._run(lambda core: core.config(address, group))
 
     def set_readable(self, address: str, group: str, topic: str, readable: bool) -> bool:
-        """Allows or forbids a group to read a topic on one broker; returns what the broker then applies.
+        """Allows or forbids a group to read a topic on one broker; returns whether it may then read.
 
         Brokers before 5.0 refuse.
         """
         return self._run(lambda core: core.set_readable(address, group, topic, readable))
 
     def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
-        """Returns every group of a broker, by name."""
+        """Returns the configuration of every group of a broker, by group name."""
         return self._run(lambda core: core.configs(address))
 
     def user_table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Returns the groups of a broker without those of the system and of tools."""
+        """Returns the configurations of a broker's groups, without groups of the system and of tools."""
         return self._run(lambda core: core.user_table(address))
 
     def table(self, address: str) -> bodies.SubscriptionGroupWrapper:
-        """Returns every group of a broker, and the version of the table."""
+        """Returns the configuration of every group of a broker, and the version of the table."""
         return self._run(lambda core: core.table(address))
 
     def progress_at(self, address: str, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """Returns the group's offsets on one broker; empty when it has none."""
+        """Returns a group's committed offsets and the queues' ends on one broker; empty: none committed."""
         return self._run(lambda core: core.progress_at(address, group, topic))
 
     def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """Returns the group's offsets on all of its brokers, in all topics or one.
+        """Returns a group's committed offsets and the queues' ends on all its brokers, in all topics or one.
 
         Raises NoProgress when there are none and no member is online, NoGroup when no broker knows the group.
 
@@ -511,7 +514,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         return self._run(lambda core: core.topics_read(group))
 
     def subscription(self, group: str, topic: str) -> bodies.SubscriptionData | None:
-        """Returns the subscription of the online members to the topic; None: there is none."""
+        """Returns the subscription to the topic of the members online; None: no broker knows one."""
         return self._run(lambda core: core.subscription(group, topic))
 
     def time_spans(self, group: str, topic: str) -> list[bodies.QueueTimeSpan]:
@@ -527,7 +530,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     def running_info(
         self, group: str, client_id: str, with_stack: bool = False
     ) -> bodies.ConsumerRunningInfo:
-        """Returns the report of one member, through the first broker that reaches it.
+        """Returns a member's report (settings, queues, statistics), through a broker that reaches the member.
 
         Example:
 
@@ -540,7 +543,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
     def member_positions(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Returns the positions that members report in their queues of the topic, by member id.
+        """Returns client id → queue → offset, as the online members report them for a topic.
 
         With `client_id` only that member is asked. Pull consumers and clients in languages other than Java
         may not report.
@@ -548,7 +551,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         return self._run(lambda core: core.member_positions(group, topic, client_id))
 
     def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Returns the member of each assigned queue. Members that do not answer are left out."""
+        """Returns queue → client id of the member that has it; members that do not answer are left out."""
         return self._run(lambda core: core.owners(group))
 
 
@@ -563,7 +566,7 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
     """
 
     def reset_to(self, group: str, topic: str, when: Time, force: bool = True) -> dict[MessageQueue, int]:
-        """Moves a group to the first message stored at that time or later; returns the new offsets.
+        """Moves a group to the first messages stored at `when` or later; returns the new offsets by queue.
 
         The group may run or not. `when` is a datetime with a time zone, a negative timedelta from now,
         milliseconds since 1970, ISO text with a zone, an age such as `10m`, or END. Without `force` only
@@ -576,25 +579,29 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
         return self._run(lambda core: core.committed(group, queue))
 
     def reset(self, group: str, topic: str, time_ms: int, force: bool = True) -> dict[MessageQueue, int]:
-        """Moves a group through the brokers, also while it runs; `force` allows moving forward too.
+        """Makes the brokers move a group to a time, even while it runs; returns the new offsets by queue.
 
-        Raises ConsumerNotOnline for a stopped group at an older broker. Then call `reset_stopped`.
+        `force` allows moving forward too. Raises ConsumerNotOnline for a stopped group at an older broker;
+        then call `reset_stopped`.
         """
         return self._run(lambda core: core.reset(group, topic, time_ms, force))
 
     def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
-        """Moves a stopped group queue by queue; running members would overwrite the offsets."""
+        """Moves a stopped group to a time by commits, queue by queue; returns old and new offsets.
+
+        `force` allows moving forward too. Running members would overwrite the offsets.
+        """
         return self._run(lambda core: core.reset_stopped(group, topic, time_ms, force))
 
     def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Moves one queue of a group to an offset.
+        """Commits `offset` for a group in one queue of a broker; a running member moves there since 5.2.
 
-        A running member follows only at brokers since 5.2: older ones can move all queues but not one.
+        Older brokers can move running members in all queues but not in one.
         """
         self._run(lambda core: core.reset_queue(address, group, topic, queue_id, offset))
 
     def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-        """Copies the offsets of one group in a topic to another group.
+        """Commits group `source`'s offsets in a topic for group `target`; returns them by queue.
 
         Raises NoGroup or NoProgress. All topics of the group are asked for, because a broker asked for one
         topic answers 0 for a group that never committed there.
@@ -602,16 +609,16 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
         return self._run(lambda core: core.clone(source, target, topic))
 
     def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
-        """Returns the offset of the first message stored at that time or later; END: behind the last."""
+        """Returns the queue offset of the first message stored at `time_ms` or later, or with END the end."""
         return self._run(lambda core: core.offset_at(address, queue, time_ms))
 
     def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Commits an offset as a member would. A running member keeps its position and overwrites it."""
+        """Commits an offset for a group. A running member keeps its position and overwrites the offset."""
         self._run(lambda core: core.commit(address, group, queue, offset))
 
 
 class Messages(Part[AsyncAdmin, AsyncMessages]):
-    """Finds stored messages by id, key or offset, passes them to a consumer, and tracks who has read them.
+    """Finds stored messages by id, key or offset, passes one to a consumer, and tells which groups read it.
 
     Example:
 
@@ -622,11 +629,11 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     """
 
     def as_group(self, group: str) -> "Messages":
-        """Returns a copy that pulls in the name of that group; the group's offsets do not change."""
+        """Returns a copy of this object that pulls as group `group`; the group's offsets do not change."""
         return Messages(self._whole, lambda core: self._pick(core).as_group(group))
 
     def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """Returns the message at the place that an offset id names. Raises Refused when there is none.
+        """Returns the message that an offset message id names. Raises Refused when there is none.
 
         Example:
 
@@ -646,7 +653,7 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def by_key(
         self, topic: str, key: str, max_count: int = 64, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Returns the messages with that key, in the order of storing. Raises NoMessages.
+        """Returns messages with a key, up to `max_count` per broker, by store time. Raises NoMessages.
 
         Example:
 
@@ -657,18 +664,18 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Returns the newest copies of a message, in the order of storing. Raises NoMessages."""
+        """Returns the newest copies of the message with a unique id, by store time. Raises NoMessages."""
         return self._run(lambda core: core.by_unique_key(topic, unique_key, begin_ms, end_ms))
 
     def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:
-        """Returns all copies stored since then, however many.
+        """Returns all copies of a message stored since `begin_ms`, by store time; empty: there are none.
 
         One answer has the newest ones: older ones are asked for until no more come.
         """
         return self._run(lambda core: core.every_copy(topic, unique_key, begin_ms))
 
     def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """Returns the message at one offset of a queue; None: there is none.
+        """Returns the message at a queue offset; None: the queue has none there.
 
         Example:
 
@@ -679,7 +686,10 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
     def pulls(
         self, queue: MessageQueue, begin: int, end: int, expression: str = "*", max_count: int = BATCH
     ) -> Iterator[PullResult]:
-        """Yields the answers of pulls from `begin` until they reach `end` or the end of the queue."""
+        """Pulls a queue from offset `begin` up to `end`, exclusive, and yields the result of each pull.
+
+        It stops before `end` where the queue ends.
+        """
         return self._iterate(lambda core: core.pulls(queue, begin, end, expression, max_count))
 
     def consume_directly(
@@ -695,12 +705,12 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
         return self._run(lambda core: core.consume_directly(message, group, client_id))
 
     def tracks(self, message: MessageExt) -> list[Track]:
-        """Returns the state of a message in each group that reads its topic."""
+        """Returns the state of a message in each consumer group that reads its topic."""
         return self._run(lambda core: core.tracks(message))
 
 
 class Queues(Part[AsyncAdmin, AsyncQueues]):
-    """Reads the ends of queues, the offset of a time in them, and their entries.
+    """Reads the first and next offset of queues, the offset at a time, and entries of consume queues.
 
     Example:
 
@@ -717,7 +727,7 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
         return self._run(lambda core: core.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """Returns the offset of the first message stored at that time or later.
+        """Returns the queue offset of the first message stored at `when` or later.
 
         Example:
 
@@ -726,13 +736,13 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
         return self._run(lambda core: core.offset_at(queue, when))
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """Returns when the first message of the queue was stored; -1: there is none."""
+        """Returns the store time of the queue's first message, in ms since 1970; -1: there is none."""
         return self._run(lambda core: core.earliest_store_time_ms(queue))
 
     def entries(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> bodies.QueryConsumeQueueResponseBody | None:
-        """Returns entries of a consume queue, from that index on; None: there are none.
+        """Returns up to `count` entries of a consume queue from offset `index` on; None: there are none.
 
         With a group, each entry says whether the group's subscription wants it.
 
@@ -742,7 +752,7 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
 
 
 class Transactions(Part[AsyncAdmin, AsyncTransactions]):
-    """Lists half messages that have not ended.
+    """Lists half messages that are open or expired, resumes expired ones, and lists ids of the ledger.
 
     Example:
 
@@ -753,25 +763,25 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
     """
 
     def open(self) -> Iterator[MessageExt]:
-        """Yields the half messages that wait for their end, broker by broker, oldest first."""
+        """Yields the half messages that are neither committed nor rolled back, by broker, oldest first."""
         return self._iterate(lambda core: core.open())
 
     def expired(self) -> Iterator[MessageExt]:
-        """Yields the half messages whose checks are used up, broker by broker, oldest first.
+        """Yields the half messages that brokers no longer check, broker by broker, oldest first.
 
         Some may have ended, or have been resumed, since then.
         """
         return self._iterate(lambda core: core.expired())
 
     def resume(self, half: MessageExt) -> None:
-        """Resumes an expired half message: its producers are asked again.
+        """Makes the broker ask producers about an expired half message again.
 
         Raises Refused if it is open or ended.
         """
         self._run(lambda core: core.resume(half))
 
     def ids(self) -> Iterator[BookSummary]:
-        """Yields the transactional ids of the ledger, by name: state, last batch, last use.
+        """Yields a summary of each transactional id of the ledger: state, last batch, last use.
 
         Only Turbopump's brokers keep a ledger; others are skipped.
 
@@ -783,9 +793,10 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
         return self._iterate(lambda core: core.ids())
 
     def forget(self, id: str) -> int:
-        """Removes an id from the ledger, so that its batches may be written again.
+        """Removes a transactional id from the ledger; returns how many brokers knew the id.
 
-        Returns how many brokers knew it. Raises Refused while messages of it wait for a decision or an end.
+        Its batches may be written again then. Raises Refused while messages of it wait for a decision or an
+        end.
         """
         return self._run(lambda core: core.forget(id))
 
@@ -801,22 +812,22 @@ class Timers(Part[AsyncAdmin, AsyncTimers]):
     """
 
     def pending(self, topic: str | None = None) -> list[Timer]:
-        """Returns the messages that wait, of all topics or one, the next one first. Raises NoTimers.
+        """Returns the messages that wait for an exact time, in all topics or one, by time. Raises NoTimers.
 
         It reads everything that the brokers store of them.
         """
         return self._run(lambda core: core.pending(topic))
 
     def recall(self, handle: str) -> str:
-        """Recalls a message, so that no consumer gets it.
+        """Recalls a waiting message, so that no consumer gets it; returns its id.
 
-        Returns its id. Raises Refused when it is too late.
+        Raises Refused when it is too late, InvalidArgument for what is not a recall handle.
         """
         return self._run(lambda core: core.recall(handle))
 
 
 class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
-    """The dead letters of one group; `admin.dead_letters(group)` returns them.
+    """Lists, finds and resends the dead letters of one group; made by `admin.dead_letters(group)`.
 
     Example:
 
@@ -832,7 +843,7 @@ class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
         return self._call(lambda core: core.topic)
 
     def within(self, window: Window = ALWAYS) -> Iterator[MessageExt]:
-        """Yields the dead letters stored within that time: queue by queue, oldest first. Raises NoLetters."""
+        """Yields the dead letters stored within `window`: queue by queue, oldest first. Raises NoLetters."""
         return self._iterate(lambda core: core.within(window))
 
     def with_id(self, message_id: str) -> MessageExt:
@@ -840,18 +851,18 @@ class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
         return self._run(lambda core: core.with_id(message_id))
 
     def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
-        """Returns the stored copies that `resend` has made of this letter before."""
+        """Returns the stored copies of this letter that `resend` sent to `target` before; empty: none."""
         return self._run(lambda core: core.copies(letter, target))
 
     def resend(
         self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
     ) -> SendResult:
-        """Sends a copy to this group alone, or to all groups that read the original topic.
+        """Sends a copy of a dead letter to the group's retry topic, or to its original topic (`target`).
 
         The dead letter stays. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
         """
         return self._run(lambda core: core.resend(letter, target, producer))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Returns the topic of a copy. Raises NoLetters when the letter does not name its original topic."""
+        """Returns the topic that a copy goes to. Raises NoLetters if the letter names no original topic."""
         return self._call(lambda core: core.target_of(letter, target))
