@@ -1,4 +1,4 @@
-"""Statistics of a consumer over sliding windows. The caller gives the time."""
+"""Statistics of a consumer over sliding windows, whose caller gives the current time."""
 
 
 class SlidingWindow:
@@ -22,7 +22,7 @@ class SlidingWindow:
         return sum(self._counts)
 
     def rate(self, now_s: float) -> float:
-        """Returns events per second."""
+        """Returns the events per second over the window that ends at `now_s`."""
         return self.count(now_s) / self._length_s
 
     def mean(self, now_s: float) -> float:
@@ -30,7 +30,7 @@ class SlidingWindow:
         return sum(self._sums) / count if count else 0.0
 
     def _turn(self, now_s: float) -> int:
-        """Empties the slots that time has passed over and returns the current one."""
+        """Empties the slots that have left the window by `now_s`; returns the index of the current slot."""
         slots = len(self._counts)
         now = int(now_s / self._slot_s)
         for passed in range(max(self._now + 1, now - slots + 1), now + 1):
@@ -41,7 +41,7 @@ class SlidingWindow:
 
 
 class TopicConsumeStats:
-    """The statistics of one topic, as `mqadmin consumerStatus` shows them."""
+    """Counts pulls, deliveries and failures of one topic, as `mqadmin consumerStatus` shows them."""
 
     def __init__(self) -> None:
         self.pulls = SlidingWindow()  # value: milliseconds until the answer

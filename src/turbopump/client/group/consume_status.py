@@ -14,7 +14,7 @@ LAST_LEVEL = 18
 
 
 class ConsumeStatus(Enum):
-    """What Java's listeners return. Handlers may return it too, but need not."""
+    """What a handler may return, by the names of Java's listeners. Returning nothing means consumed."""
 
     CONSUME_SUCCESS = "CR_SUCCESS"
     SUCCESS = "CR_SUCCESS"
@@ -27,7 +27,7 @@ class ConsumeStatus(Enum):
 
 
 class RetryLater(ClientError):
-    """Raised by a handler: deliver the message again later.
+    """Raised by a handler to have its message delivered again later.
 
     `delay_level` chooses when: 0 leaves it to the broker, which waits longer with each failure; 1 to 18 is
     that level of its `messageDelayLevel`; -1 is never, the message goes to the dead letters at once.
@@ -57,7 +57,7 @@ class RetryLater(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFailure:
-    """A delivery that was not consumed completely."""
+    """Why a delivery was not consumed completely, and how its messages are delivered again."""
 
     error: BaseException | None
     """None: the handler returned RECONSUME_LATER."""
@@ -70,7 +70,7 @@ class DeliveryFailure:
 
 
 def failure_of(error: BaseException) -> DeliveryFailure:
-    """Returns the failure that an exception of a handler means."""
+    """Converts an exception of a handler to a `DeliveryFailure`; a `RetryLater` chooses delay and pause."""
     if isinstance(error, RetryLater):
         return DeliveryFailure(error, error.delay_level, max(error.consumed, 0), error.pause)
     return DeliveryFailure(error)

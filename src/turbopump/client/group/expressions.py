@@ -1,4 +1,4 @@
-"""Asks a broker whether it supports an expression before it is used: a refused pull would only be logged."""
+"""Asks a broker whether it supports a subscription before it is used: a refused pull would only be logged."""
 
 from turbopump.client.group.rebalancer import readable_queues
 from turbopump.client.group.subscription import Subscription
@@ -14,7 +14,7 @@ from turbopump.protocol.names import TAG
 async def check_expression(
     instance: ClientInstance, settings: ClientSettings, group: str, wanted: Subscription
 ) -> None:
-    """Raises Refused when a broker of the topic does not support it, TopicNotFound when there is none yet.
+    """Asks a broker of the topic to check an expression. Raises Refused, or TopicNotFound without a broker.
 
     Every broker supports tags, so these are not checked.
     """

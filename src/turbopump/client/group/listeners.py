@@ -1,4 +1,4 @@
-"""Callbacks of the user for changed assignments, for both kinds of consumers."""
+"""Callbacks of the user for changed assignments of queues, for push and pull consumers."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ QueuesListener = Callable[
 
 
 class QueueListeners:
-    """Calls the listeners of each topic.
+    """Keeps and calls the user's callbacks for changed assignments of queues, by topic.
 
     Topics here are those on the wire, callbacks get the user's names.
     """
@@ -35,14 +35,14 @@ class QueueListeners:
         return tuple(self._by_topic)
 
     def notify(self, topic: str, queues: Iterable[MessageQueue], mine: Iterable[MessageQueue]) -> None:
-        """Calls the listeners in the background."""
+        """Calls the topic's callbacks in the background, with all its queues and this consumer's (`mine`)."""
         name = self._names.shown_topic(topic)
         every, own = (self._names.all_shown(tuple(sorted(some))) for some in (queues, mine))
         for listener in self._by_topic.get(topic, ()):
             self._calls.start(_notify(listener, name, every, own))
 
     async def close(self) -> None:
-        """Cancels the calls that still run."""
+        """Cancels the callbacks that still run."""
         await self._calls.close()
 
 

@@ -37,7 +37,7 @@ CALL_TIMEOUT_S = 5.0
 
 
 class OffsetStore(Protocol):
-    """Keeps how far the queues of a consumer have been read."""
+    """Interface of a store of committed offsets: for each queue the next offset to read."""
 
     async def query(self, queue: MessageQueue) -> int | None:
         """Returns the committed offset; None: the store has none. Raises Refused or OSError.
@@ -49,12 +49,12 @@ class OffsetStore(Protocol):
         """Stores one offset. A broker's failure raises Refused or OSError; that of a file is only logged."""
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        """Stores all positions; failures are only logged, because it is called every few seconds."""
+        """Stores the given positions; failures are only logged, because it is called every few seconds."""
 
 
 @dataclass
 class GroupOffsets:
-    """Offsets at the brokers: at the master of a queue's broker, or a slave while the master is away."""
+    """Offsets of a group at the brokers: at a queue's master, or at a slave while the master is away."""
 
     client: Client
     routes: RouteCache
@@ -66,9 +66,9 @@ class GroupOffsets:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def query(self, queue: MessageQueue) -> int | None:
-        """Returns the committed offset; without one None, or where the broker lets the group begin.
+        """Returns the committed offset, else the broker's start offset for a new group; None: it has neither.
 
-        A broker returns such an offset for a new or an empty queue. Raises Refused or OSError.
+        Brokers have a start offset for a new or an empty queue. Raises Refused or OSError.
         """
         header = QueryConsumerOffsetRequest(self.group, queue.topic, queue.id, bname=queue.broker)
         try:
@@ -96,9 +96,9 @@ class GroupOffsets:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        """Commits all positions concurrently, changed or not; a failure is only logged.
+        """Commits the positions of all given queues concurrently, changed or not; failures are only logged.
 
-        The next call commits it again.
+        The next call commits them again.
         """
         tasks = [self._begin_persisting(queue, offset) for queue, offset in positions.items()]
         if tasks:
@@ -119,7 +119,7 @@ class GroupOffsets:
                 del self._unanswered[queue]
 
     async def _when_persisted(self, queue: MessageQueue) -> None:
-        """Waits for the regular commit of a queue that is under way, even if its caller was cancelled.
+        """Waits for a `persist` of the queue that is under way, even if its caller was cancelled.
 
         Apache's brokers handle the requests of one connection on several threads: an older position that is
         still under way could be stored after a newer one, and would then be what the next member begins with.
@@ -140,7 +140,10 @@ class GroupOffsets:
 
 @dataclass
 class LocalOffsets:
-    """Offsets in a file of some hundred bytes, written on the loop every few seconds."""
+    """Offsets of a broadcasting member in a file of this machine.
+
+    The file has some hundred bytes, and is written on the event loop every few seconds.
+    """
 
     disk: FileAccess
     path: Path
@@ -149,7 +152,7 @@ class LocalOffsets:
     """Whether the file has the positions in `_known`."""
 
     def load(self) -> None:
-        """Reads the file, else its backup. If neither can be read, every queue is new; raises nothing."""
+        """Reads the offsets from the file, else from its backup, else starts without any; raises nothing."""
         for path in (self.path, self._backup):
             try:
                 read = bodies.ResetOffsetBody.decode(self.disk.read(str(path)))
@@ -182,7 +185,10 @@ class LocalOffsets:
             log.warning("Cannot write the offsets to %s: %s", self.path, error)
 
     def _write(self, text: bytes) -> None:
-        """Writes a new file and renames it, so that no half-written file is ever read."""
+        """Replaces the file with `text`, and keeps the old file as backup. Raises OSError.
+
+        It writes a new file and renames it, so that no half-written file is ever read.
+        """
         self.disk.make_dirs(str(self.path.parent))
         draft = str(self.path.with_suffix(".json.tmp"))
         self.disk.write(draft, text, sync=False)
@@ -205,7 +211,7 @@ def offset_store(
 
 
 def local_offsets(disk: FileAccess, directory: str, client_id: str, group: str) -> LocalOffsets:
-    """Returns the offsets of a broadcasting member, read from its file."""
+    """Returns the offset store of a broadcasting member, with the offsets read from its file."""
     offsets = LocalOffsets(disk, local_path(directory, client_id, group))
     offsets.load()
     return offsets

@@ -1,4 +1,4 @@
-"""The queues of a topic for one member of a group, and what it has to change to hold exactly these.
+"""Computes the queues of a topic for one member of a group, and which to drop and to take for that.
 
 There is no central decision: every member of a group computes it with the same strategy (`strategies.py`)
 from the same two lists. Values in, values out.
@@ -15,19 +15,19 @@ __all__ = ["AssignmentChange", "Strategy", "assignment_change", "averagely", "ow
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """The queues that a member has to give up and to take."""
+    """The queues that a member has to give up (`dropped`) and those that it has to take (`taken`)."""
 
     dropped: tuple[MessageQueue, ...]
     taken: tuple[MessageQueue, ...]
 
 
 def assignment_change(held: Collection[MessageQueue], mine: Collection[MessageQueue]) -> AssignmentChange:
-    """Returns what to change when `held` is to become `mine`."""
+    """Returns the queues to drop and to take so that a member holds `mine` instead of `held`."""
     return AssignmentChange(tuple(sorted(set(held) - set(mine))), tuple(sorted(set(mine) - set(held))))
 
 
 def own_queues(
     queues: Collection[MessageQueue], members: Collection[str], me: str, strategy: Strategy = averagely
 ) -> tuple[MessageQueue, ...]:
-    """Returns the queues of the member `me`; the lists may be in any order."""
+    """Returns the strategy's queues for the member `me`; queues and members may be in any order."""
     return strategy(sorted(queues), sorted(members), me)

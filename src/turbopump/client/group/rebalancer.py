@@ -30,7 +30,7 @@ FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The queues of a topic, and those of them that belong to this member."""
+    """All readable queues of a topic, and those of them that are assigned to this member."""
 
     queues: tuple[MessageQueue, ...]
     """All readable queues of the topic."""
@@ -44,19 +44,19 @@ AssignmentSource = Callable[[str], Awaitable[Assignment]]
 
 
 class QueueHolder(Protocol):
-    """The consumer that holds the queues."""
+    """Interface of a consumer to its `Rebalancer`, which makes it take and drop queues."""
 
     def topics(self) -> Iterable[str]: ...
 
     def held(self) -> Collection[MessageQueue]: ...
 
     async def take(self, queue: MessageQueue) -> bool:
-        """Takes a queue; False: not possible now, try again."""
+        """Takes a queue and begins to read it; False: that is not possible now, and is tried again."""
 
     async def drop(self, queue: MessageQueue) -> None: ...
 
     def assignment_changed(self, topic: str, assignment: Assignment) -> None:
-        """Called when the held queues of a topic have changed."""
+        """Called after queues of a topic were taken or dropped."""
 
 
 class Rebalancer:
@@ -74,11 +74,11 @@ class Rebalancer:
         self._one_at_a_time = asyncio.Lock()
 
     def rebalance_soon(self) -> None:
-        """Rebalances as soon as possible, because something has changed."""
+        """Makes `run` rebalance at once instead of at the end of its interval."""
         self._due.set()
 
     async def run(self) -> None:
-        """Rebalances until cancelled."""
+        """Rebalances at intervals, at once after `rebalance_soon`, soon after a failure, until cancelled."""
         while True:
             self._due.clear()
             pause_s = self._interval_s if await self.rebalance() else UNBALANCED_S
@@ -87,7 +87,7 @@ class Rebalancer:
                     await self._due.wait()
 
     async def rebalance(self) -> bool:
-        """Rebalances all topics; True when exactly the assigned queues are held."""
+        """Rebalances all topics now; returns whether exactly the assigned queues are held."""
         async with self._one_at_a_time:
             topics = set(self._holder.topics())
             unsubscribed = [queue for queue in self._holder.held() if queue.topic not in topics]
@@ -120,7 +120,10 @@ class Rebalancer:
         return ours.is_settled and all(taken)
 
     def _log_missing(self, topic: str, error: TopicNotFound) -> None:
-        """Warns once, because the name may be misspelt. A retry topic is created with the first retry."""
+        """Logs that a topic does not exist: a warning once per topic, for retry topics a rate-limited line.
+
+        The name may be misspelt. A retry topic is created with the first retry.
+        """
         if topic.startswith(RETRY_PREFIX):
             self._failures.log(topic, "Cannot assign queues of %s now: %s", topic, error)
         elif topic not in self._missing:
@@ -134,7 +137,7 @@ class Rebalancer:
 
 @dataclass
 class GroupAssignment:
-    """Assigns queues by the group's strategy, among the members that a broker of the topic knows."""
+    """Assigns a topic's queues by the group's strategy among the members that a broker of the topic knows."""
 
     instance: ClientInstance
     group: str
@@ -154,7 +157,7 @@ class GroupAssignment:
 
 
 async def readable_queues(instance: ClientInstance, topic: str) -> tuple[MessageQueue, ...]:
-    """Returns the readable queues by the current route, or by the last known one.
+    """Returns the readable queues of a topic, by a fresh route, or else by the last known one.
 
     A name server that has just started knows no topic until brokers register. Raises TopicNotFound or OSError
     when no route is known.

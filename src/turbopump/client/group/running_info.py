@@ -1,4 +1,4 @@
-"""What a consumer reports to a tool about itself (307), with the names of Apache's consumers."""
+"""Makes the report of a consumer about itself that tools ask for (307), with Apache's names."""
 
 import asyncio
 import dataclasses
@@ -67,7 +67,7 @@ SECRETS = frozenset({"tls_key_password", "socks_proxy_config"})
 
 
 def settings_as_text(settings: ClientSettings) -> dict[str, str]:
-    """Returns all settings except secrets, by our names and units."""
+    """Returns all settings except those with passwords, as text, by the names and units of `settings.py`."""
     named = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return {name: _text(value) for name, value in named.items() if name not in SECRETS}
 

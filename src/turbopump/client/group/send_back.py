@@ -30,14 +30,17 @@ MAX_RECONSUME_TIMES = 16
 
 @dataclass
 class SendBack:
-    """Sends the failed messages of one group back."""
+    """Sends messages whose consumption failed in one group back to their broker.
+
+    When that fails, it sends a copy to the group's retry topic.
+    """
 
     producer: Sender
     group: str
     max_reconsume_times: int = MAX_RECONSUME_TIMES
 
     async def send(self, message: MessageExt, delay_level: int = 0) -> bool:
-        """Sends a message back; True: the broker will deliver it again, so its offset may be committed."""
+        """Sends a failed message back; True: it will be delivered again, so its offset may be committed."""
         try:
             await self._ask_broker(message, delay_level)
         except (OSError, Refused, BrokenBody) as error:
@@ -49,7 +52,10 @@ class SendBack:
         return await self.send_copy(message)
 
     async def send_copy(self, message: MessageExt) -> bool:
-        """Sends a copy with one more failure to the retry topic, as an ordinary message."""
+        """Sends a copy of a failed message to the retry topic; False: the send failed, which is logged.
+
+        The copy is an ordinary message that counts one more failure.
+        """
         try:
             await self.producer.send(self._copy(message), CALL_TIMEOUT_S)
         except (OSError, Refused, BrokenBody) as error:

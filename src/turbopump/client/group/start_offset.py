@@ -28,7 +28,7 @@ HALF_AN_HOUR_MS = 1_800_000
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Finds the first offset of a queue (see the module)."""
+    """Finds the offset at which a consumer begins to read an assigned queue (see the module)."""
 
     offsets: OffsetStore
     puller: Puller
@@ -36,7 +36,7 @@ class StartOffset:
     started_ms: int
 
     async def of(self, queue: MessageQueue) -> int:
-        """Returns the offset at which to begin.
+        """Returns a queue's committed offset, else where `consume_from_where` says that a group begins.
 
         Raises Refused or OSError when it cannot be determined now.
         """
@@ -54,7 +54,10 @@ class StartOffset:
                 return await self._end_of(queue)
 
     async def _end_of(self, queue: MessageQueue) -> int:
-        """Returns the end of the queue, unless the messages before it are its young beginning."""
+        """Reads the queue's end, asks the store again; returns the store's offset, or without one the end.
+
+        The store has one then if the messages before the end are the young beginning of the queue.
+        """
         end = await self.puller.max_offset(queue)
         stored = await self.offsets.query(queue) if end else None
         return end if stored is None else stored

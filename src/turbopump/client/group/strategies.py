@@ -21,7 +21,7 @@ Strategy = Callable[[Sequence[MessageQueue], Sequence[str], str], tuple[MessageQ
 
 
 def averagely(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> tuple[MessageQueue, ...]:
-    """Gives each member neighbouring queues; a remainder goes to the first members, one queue each."""
+    """Returns a contiguous part of the queues for `me`; a remainder goes to the first members, one each."""
     if me not in members:
         return ()
     size, rest = divmod(len(queues), len(members))
@@ -31,20 +31,20 @@ def averagely(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -
 
 
 def by_circle(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> tuple[MessageQueue, ...]:
-    """Gives one queue to each member in turn."""
+    """Returns the queues of `me` when the queues go to the members one by one, in turn."""
     if me not in members:
         return ()
     return tuple(queues[members.index(me) :: len(members)])
 
 
 def md5_hash(text: str) -> int:
-    """Returns the first 32 bits of the MD5 of a text."""
+    """Returns the first 32 bits of the MD5 of a text, as a number that is not negative."""
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """Assigns queues on a hash ring, so that few queues move when a member joins or leaves.
+    """A strategy that assigns queues on a hash ring, so that few move when a member joins or leaves.
 
     Each member has several points on the ring; a queue belongs to the next point after its own hash.
     """
@@ -72,7 +72,7 @@ class ConsistentHash:
 
 @dataclass(frozen=True, slots=True)
 class ByConfig:
-    """Gives this member always these queues, whatever other members there are."""
+    """A strategy that always returns the configured queues, whatever queues and members there are."""
 
     queues: tuple[MessageQueue, ...]
 
@@ -84,7 +84,7 @@ class ByConfig:
 
 @dataclass(frozen=True, slots=True)
 class MachineRoom:
-    """Assigns only queues of brokers in these machine rooms, by broker names such as `room@broker-a`."""
+    """A strategy that divides only the queues of brokers in `rooms`, with names such as `room@broker-a`."""
 
     rooms: Collection[str]
 
@@ -108,7 +108,7 @@ class MachineRoom:
 
 @dataclass(frozen=True, slots=True)
 class MachineRoomNearby:
-    """Gives queues of a machine room to members of the same room, by the `inner` strategy.
+    """A strategy that gives queues of a machine room to members in that room, by the `inner` strategy.
 
     Queues of rooms without a member are divided among all members.
 
@@ -149,5 +149,5 @@ def _by_room(things: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list
 
 
 def _java_text(queue: MessageQueue) -> str:
-    """Returns the text of a queue in Java, of which its consistent hash is computed."""
+    """Returns a queue as Java's `MessageQueue.toString()`, which consistent hashing hashes."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker}, queueId={queue.id}]"

@@ -17,7 +17,7 @@ TAGS_OR = f" {OR} "
 
 
 def parse_expression(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
-    """Returns expression and kind of a subscription.
+    """Checks what a user subscribes to; returns (expression, kind), the kind being TAG, SQL92 or WASM.
 
     Raises InvalidArgument, which says what is wrong where.
     """
@@ -48,7 +48,7 @@ def _checked(tags: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic and the messages of it that a group wants."""
+    """A topic, and which of its messages a group wants: by tags, SQL92 or a filter module."""
 
     topic: str
     expression: str = ALL
@@ -66,7 +66,10 @@ class Subscription:
         return self.expression.strip() or ALL
 
     def wants(self, tag: str | None) -> bool:
-        """Compares the text of the tag, because the broker compared only its hash."""
+        """Returns whether the tags of the subscription include `tag`; True if it has none, such as with SQL.
+
+        The text is compared, because the broker compared only its hash.
+        """
         return not self.tags or tag in self.tags
 
     def to_wire(self) -> bodies.SubscriptionData:

@@ -1,4 +1,4 @@
-"""Watching a client at work: hooks of the user, OpenTelemetry, and RocketMQ's message trace.
+"""Observation of a client: hooks of the user, OpenTelemetry, and RocketMQ's message trace.
 
 `hooks.py` defines the contexts of a send and of a delivery; `telemetry.py` and `trace_hooks.py` are hooks,
 `trace_sender.py` sends trace records and `trace.py` is their format.

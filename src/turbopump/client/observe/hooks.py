@@ -19,7 +19,7 @@ START_DELIVER_TIME = "__STARTDELIVERTIME"
 
 
 class SendMode(Enum):
-    """Whether a send waits for an answer."""
+    """Whether a send waits for the broker's answer (AWAITED) or not (ONEWAY)."""
 
     AWAITED = "awaited"
     ONEWAY = "oneway"
@@ -35,7 +35,7 @@ class MessageKind(Enum):
 
 @dataclass(slots=True)
 class SendContext:
-    """One try of a send.
+    """What the hooks of a producer get about one try of a send.
 
     In `before` there is no result yet; in `after` there is a result or a failure, or neither after a one-way
     send.
@@ -77,7 +77,7 @@ class SendContext:
 
 
 class SendHook(Protocol):
-    """A hook around each try of a send."""
+    """Interface of a hook that is called before and after each try of a send."""
 
     def before(self, context: SendContext) -> None: ...
 
@@ -86,15 +86,15 @@ class SendHook(Protocol):
 
 @runtime_checkable
 class CreateHook(Protocol):
-    """An optional method of a send hook, for messages that are packed into a batch."""
+    """Interface of a send hook that also adds properties to each message of a batch."""
 
     def create(self, message: Message) -> dict[str, str]:
-        """Returns properties to send with the message."""
+        """Returns properties to send with a message, before it is packed into a batch."""
 
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of a listener. `success` and `failure` are known in `after`."""
+    """What the hooks of a consumer get about one handler call; `after` knows `success` and `failure`."""
 
     group: str
     messages: Sequence[MessageExt]
@@ -110,7 +110,7 @@ class ConsumeContext:
 
 
 class ConsumeHook(Protocol):
-    """A hook around each call of a handler."""
+    """Interface of a hook that is called before and after each call of a handler."""
 
     def before(self, context: ConsumeContext) -> None: ...
 
@@ -122,7 +122,7 @@ Filter = Callable[[MessageExt], bool]
 
 
 def let_through(filters: Sequence[Filter], messages: list[MessageExt]) -> list[MessageExt]:
-    """Returns the messages that every filter wants. A filter that fails wants all, so that none is lost."""
+    """Returns the messages that every filter accepts; a filter that raises accepts all, so none is lost."""
     return [message for message in messages if all(_wants(one, message) for one in filters)]
 
 
@@ -135,7 +135,7 @@ def _wants(one: Filter, message: MessageExt) -> bool:
 
 
 def run_before(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> None:
-    """Calls `before` of all hooks, in order; failures are logged."""
+    """Calls `before` of all hooks, in order; exceptions are logged, not raised."""
     for hook in hooks:
         try:
             hook.before(context)
@@ -144,7 +144,7 @@ def run_before(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> N
 
 
 def run_after(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> None:
-    """Calls `after` of all hooks, in reverse order; failures are logged."""
+    """Calls `after` of all hooks, in reverse order; exceptions are logged, not raised."""
     for hook in reversed(hooks):
         try:
             hook.after(context)

@@ -29,22 +29,24 @@ Attributes = dict[str, Any]
 
 
 def send_hooks(is_on: bool) -> tuple[SendHook, ...]:
-    """Returns the hooks of a producer with `telemetry=True`."""
+    """Returns the OpenTelemetry hook for a producer if `is_on` (its `telemetry` setting), else none."""
     return (SendTelemetry(),) if is_on else ()
 
 
 def consume_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
-    """Returns the hooks of a consumer with `telemetry=True`."""
+    """Returns the OpenTelemetry hook for a push consumer if `is_on` (its `telemetry` setting), else none."""
     return (ConsumeTelemetry(),) if is_on else ()
 
 
 def receive_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
-    """Returns the hooks of a pull consumer with `telemetry=True`."""
+    """Returns the OpenTelemetry hook for a pull consumer if `is_on` (its `telemetry` setting), else none."""
     return (ReceiveTelemetry(),) if is_on else ()
 
 
 class SendTelemetry:
-    """A hook for producers: `Producer("orders", hooks=[SendTelemetry()])`.
+    """A hook for producers that records OpenTelemetry spans and metrics of sends.
+
+    Use: `Producer("orders", hooks=[SendTelemetry()])`.
 
     Spans `send <topic>`; metrics `messaging.client.sent.messages` and `messaging.client.operation.duration`.
     The providers are the global ones unless others are given. A message that has the context of a trace in
@@ -66,7 +68,7 @@ class SendTelemetry:
         )
 
     def create(self, message: Message) -> dict[str, str]:
-        """Returns the properties that carry the context of a message of a batch, before it is packed."""
+        """Records a span `create` for a message of a batch; returns the properties that carry its context."""
         from opentelemetry import propagate, trace
 
         parent = None
@@ -117,7 +119,9 @@ class SendTelemetry:
 
 
 class ConsumeTelemetry:
-    """A hook for consumers: `Consumer("billing", hooks=[ConsumeTelemetry()])`.
+    """A hook for push consumers that records OpenTelemetry spans and metrics of handler calls.
+
+    Use: `Consumer("billing", hooks=[ConsumeTelemetry()])`.
 
     Spans `process <topic>`, current while the handler runs; metrics `messaging.client.consumed.messages` and
     `messaging.process.duration`. A span is linked to the sends of its messages. With `same_trace` the span of
@@ -173,7 +177,9 @@ class ConsumeTelemetry:
 
 
 class ReceiveTelemetry:
-    """A hook for pull consumers: `PullConsumer("audit", hooks=[ReceiveTelemetry()])`.
+    """A hook for pull consumers that records OpenTelemetry spans and metrics of received messages.
+
+    Use: `PullConsumer("audit", hooks=[ReceiveTelemetry()])`.
 
     Spans `receive <topic>` for what a `poll` gives out, linked to the sends of its messages; the metric
     `messaging.client.consumed.messages`. What the program does with them is its own: it continues the trace
@@ -209,7 +215,7 @@ class ReceiveTelemetry:
 
 
 class _Instruments:
-    """The tracer and the meter of this library."""
+    """The OpenTelemetry tracer and meter of Turbopump. Raises InvalidArgument if not installed."""
 
     def __init__(
         self, tracer_provider: "TracerProvider | None", meter_provider: "MeterProvider | None"
@@ -275,7 +281,10 @@ def _of_delivery(message: MessageExt) -> Attributes:
 
 
 def _of_message(tags: str | None, keys: Sequence[str], body: bytes | memoryview) -> Attributes:
-    """Returns attributes of a message; the body's size is that of the record, perhaps compressed."""
+    """Returns the span attributes of a message: tag, keys and the size of the body.
+
+    For a received message it is the size of the stored body, perhaps compressed.
+    """
     found: Attributes = {"messaging.message.body.size": len(body)}
     if tags:
         found["messaging.rocketmq.message.tag"] = tags
@@ -299,7 +308,7 @@ def _base(operation: str, topic: str) -> Attributes:
 
 
 def _fail(span: Any, failure: BaseException | str) -> str:
-    """Marks the span as failed, and returns the kind of failure."""
+    """Marks a span as failed, and returns the value of its attribute `error.type`."""
     from opentelemetry.trace import Status, StatusCode
 
     kind = failure if isinstance(failure, str) else _kind(failure)
@@ -311,7 +320,10 @@ def _fail(span: Any, failure: BaseException | str) -> str:
 
 
 def _kind(failure: BaseException) -> str:
-    """Returns one of few kinds of failure: they become names of time series."""
+    """Returns the `error.type` of a failure: its class, with the code of a refusal or of a failed send.
+
+    There are few of them, because they become names of time series.
+    """
     if isinstance(failure, Refused):
         return f"{type(failure).__name__}:{failure.code}"
     if isinstance(failure, SendFailed):

@@ -18,7 +18,7 @@ PUB, BEFORE, AFTER, END, RECALL = "Pub", "SubBefore", "SubAfter", "EndTransactio
 
 
 class TraceMessageKind(IntEnum):
-    """Kinds of messages, with Apache's numbers."""
+    """Kinds of messages in trace records, with Apache's numbers."""
 
     NORMAL = 0
     HALF = 1
@@ -28,7 +28,7 @@ class TraceMessageKind(IntEnum):
 
 
 class TraceOutcome(IntEnum):
-    """Outcomes of a delivery, with Apache's numbers."""
+    """Outcomes of a delivery in trace records, with Apache's numbers."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -38,7 +38,7 @@ class TraceOutcome(IntEnum):
 
 
 class Trace(msgspec.Struct, frozen=True, gc=False):
-    """One trace record."""
+    """One trace record, about a send, the begin or end of a delivery, a transaction's end or a recall."""
 
     type: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
@@ -69,7 +69,7 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode(trace: Trace, is_cloud: bool = False) -> str:
-    """Encodes a record with its end mark. `is_cloud`: in the layout of access channel CLOUD."""
+    """Encodes a trace record as text with its end mark; `is_cloud`: in the layout of access channel CLOUD."""
     fields = WRITERS[trace.type](trace)
     if is_cloud and trace.type == AFTER:
         return FIELD_END.join([trace.type, *map(_text, fields[:-2]), ""]) + RECORD_END
@@ -122,7 +122,7 @@ WRITERS: dict[str, Callable[[Trace], list[object]]] = {
 
 
 def decode(text: str) -> list[Trace]:
-    """Decodes the records of a text; skips those that cannot be read."""
+    """Decodes the trace records in a body of the trace topic; skips those that cannot be read."""
     found = []
     for line in text.split(RECORD_END):
         fields = line.split(FIELD_END)
@@ -140,7 +140,10 @@ def _read(text: str) -> str | None:
 
 
 def _sent(fields: Sequence[str]) -> Trace:
-    """Pub time region group topic id tags keys storeHost bodyLength cost msgType [offsetId] success."""
+    """Reads the fields of a `Pub` record, which is about a send.
+
+    Pub time region group topic id tags keys storeHost bodyLength cost msgType [offsetId] success.
+    """
     is_old = len(fields) == 13
     return Trace(
         PUB,
@@ -161,7 +164,10 @@ def _sent(fields: Sequence[str]) -> Trace:
 
 
 def _before(fields: Sequence[str]) -> Trace:
-    """SubBefore time region group requestId id retries keys."""
+    """Reads the fields of a `SubBefore` record, which is about the begin of a delivery.
+
+    SubBefore time region group requestId id retries keys.
+    """
     return Trace(
         BEFORE,
         fields[5],
@@ -175,7 +181,10 @@ def _before(fields: Sequence[str]) -> Trace:
 
 
 def _after(fields: Sequence[str]) -> Trace:
-    """SubAfter requestId id cost success keys [contextCode] [time group]."""
+    """Reads the fields of a `SubAfter` record, which is about the end of a delivery.
+
+    SubAfter requestId id cost success keys [contextCode] [time group].
+    """
     time_ms, group = (int(fields[7]), _read(fields[8])) if len(fields) >= 9 else (0, None)
     return Trace(
         AFTER,
@@ -191,7 +200,10 @@ def _after(fields: Sequence[str]) -> Trace:
 
 
 def _end(fields: Sequence[str]) -> Trace:
-    """EndTransaction time region group topic id tags keys storeHost msgType transactionId state fromCheck."""
+    """Reads the fields of an `EndTransaction` record.
+
+    EndTransaction time region group topic id tags keys storeHost msgType transactionId state fromCheck.
+    """
     return Trace(
         END,
         fields[5],
@@ -210,7 +222,10 @@ def _end(fields: Sequence[str]) -> Trace:
 
 
 def _recall(fields: Sequence[str]) -> Trace:
-    """Recall time region group topic id success."""
+    """Reads the fields of a `Recall` record, which is about the recall of a delayed message.
+
+    Recall time region group topic id success.
+    """
     success = fields[6] == "true"
     return Trace(
         RECALL,

@@ -27,7 +27,7 @@ KINDS = {
 
 @dataclass
 class SendTraceHook:
-    """Records each message that a broker has stored. As in Apache's client, failed sends leave no record."""
+    """A send hook: adds a trace record for each stored message, as in Apache's client none for a failure."""
 
     sender: TraceSender
 
@@ -72,7 +72,7 @@ class SendTraceHook:
 
 @dataclass
 class ConsumeTraceHook:
-    """Records each call of a handler, before and after it, for messages whose broker allows traces."""
+    """A consume hook: adds trace records before and after each handler call, if the broker allows traces."""
 
     sender: TraceSender
     timeout_s: float = float("inf")
@@ -133,7 +133,7 @@ class ConsumeTraceHook:
 
 
 def outcome_of(context: ConsumeContext, is_late: bool) -> TraceOutcome:
-    """Returns how a delivery ended, in the terms of Apache's trace."""
+    """Returns how a handler call ended, as an outcome of Apache's trace; `is_late`: it took too long."""
     if context.failure is not None and not isinstance(context.failure, RetryLater):
         return TraceOutcome.EXCEPTION
     if is_late:

@@ -51,13 +51,13 @@ _numbers = itertools.count()
 
 
 class TraceSender:
-    """Sends the trace records of one producer or consumer.
+    """Sends the trace records of one producer or consumer to the trace topic, in the background.
 
     `start` and `close` once; `add` from any thread.
     """
 
     def __init__(self, instance: ClientInstance, settings: ClientSettings, group: str, use: str) -> None:
-        """`use` is PRODUCE or CONSUME and becomes part of the group's name."""
+        """Makes a sender with a producer group of its own, named by `group` and `use`: PRODUCE or CONSUME."""
         self.group = f"_INNER_TRACE_PRODUCER-{group}-{use}-{next(_numbers)}"
         self._users_group = group
         self.dropped = 0
@@ -88,11 +88,11 @@ class TraceSender:
         )
 
     def topics(self) -> Iterable[str]:
-        """Returns the topics whose brokers get heartbeats of this group (`instance.ProducerMember`)."""
+        """Returns the trace topics, whose brokers get heartbeats with this sender's producer group."""
         return self._topics
 
     def check_transaction(self, request: CheckRequest) -> None:
-        """Ignores the check: traces are not sent in transactions, so another group has the same name."""
+        """Ignores a transaction check: traces are not sent in transactions, so it means another producer."""
 
     # Start and close
 
@@ -101,7 +101,7 @@ class TraceSender:
         self._worker = self._tasks.start(self._work(), name="send traces")
 
     async def close(self) -> None:
-        """Sends the records that wait, in CLOSE_S at most."""
+        """Sends the waiting records for at most CLOSE_S seconds, drops the rest, and leaves the instance."""
         self._is_open = False
         self._changed.set()
         done, _ = await asyncio.wait([self._worker], timeout=CLOSE_S)
@@ -127,7 +127,7 @@ class TraceSender:
         return self._instance.unique_ids.next()
 
     def add(self, records: Sequence[Trace]) -> None:
-        """Queues records, from any thread; drops and counts them when too many wait."""
+        """Queues trace records to be sent, from any thread; drops and counts them when too many wait."""
         if not self._is_open or len(self._waiting) + len(records) > MAX_WAITING_RECORDS:
             self.dropped += len(records)
             return
@@ -145,7 +145,7 @@ class TraceSender:
         transaction_id: str | None = None,
         from_check: bool = False,
     ) -> None:
-        """Records the end of a transaction; without `transaction_id` the id of its message is used."""
+        """Queues a trace record of the end of a transaction, whose id is by default that of its message."""
         if not self.is_traced(message.topic):
             return
         record = Trace(
@@ -168,7 +168,7 @@ class TraceSender:
     def transaction_checked(
         self, message: MessageExt, asked: CheckTransactionStateRequest, address: str, decision: Decision
     ) -> None:
-        """Records the end of a transaction that a broker had to ask about."""
+        """Queues a trace record of a transaction that was ended by the answer to a broker's check."""
         self.transaction_ended(
             message, message.message_id, address, decision, asked.transactionId, from_check=True
         )
@@ -193,7 +193,7 @@ class TraceSender:
         await self._sends.wait()
 
     async def _until(self, count: int) -> None:
-        """Waits until `count` records wait, or the sender closes."""
+        """Waits until at least `count` records are queued, or the sender is closed."""
         while self._is_open and len(self._waiting) < count:
             self._changed.clear()
             await self._changed.wait()
@@ -222,13 +222,13 @@ class TraceMessage:
     count: int = 0
 
     def fits(self, text: str, keys: Sequence[str]) -> bool:
-        """Returns whether a record with these keys can be added."""
+        """Returns whether the limits of a message allow to add a record of this text with these keys."""
         size = sum(len(key) + 1 for key in {**self.keys, **dict.fromkeys(keys)})
         return len(self.text) + len(text) <= MAX_CHARACTERS and size <= MAX_KEY_CHARACTERS
 
 
 def trace_messages(records: Iterable[Trace], is_cloud: bool) -> Iterator[TraceMessage]:
-    """Packs records into messages: those of one topic and region together.
+    """Packs trace records into trace messages: records of one topic, and with `is_cloud` one region, each.
 
     The ids and keys of the traced messages become keys, by which tools find the records.
     """
@@ -250,5 +250,5 @@ def trace_messages(records: Iterable[Trace], is_cloud: bool) -> Iterator[TraceMe
 
 
 def keys_text(keys: Sequence[str]) -> str | None:
-    """Returns the keys of a message as a trace record holds them."""
+    """Returns the keys of a message as one text with blanks, as trace records have them; None: no keys."""
     return " ".join(keys) or None
