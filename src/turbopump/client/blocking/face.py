@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Core(Protocol):
-    """An async client."""
+    """Interface of an async client that a blocking client wraps."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -38,7 +38,7 @@ P = TypeVar("P")
 
 
 class Face(Generic[C]):
-    """A client whose methods block. Any thread may call them."""
+    """Base of all blocking clients: runs an async client on the background loop. Any thread may call it."""
 
     _restarts_after_fork = True
     """Whether a client that was started in the parent is started in a child when it is first used there."""
@@ -102,7 +102,7 @@ class Face(Generic[C]):
 
     @property
     def _patience_s(self) -> float:
-        """The time limit for closing at exit."""
+        """How many seconds closing the client may take at interpreter exit."""
         settings = getattr(self._core, "settings", None)
         return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
 
@@ -131,7 +131,7 @@ class Face(Generic[C]):
                 await done
 
     async def _restarted(self, core: C) -> None:
-        """Starts the core in a forked process; concurrent calls wait for the same start."""
+        """Starts the core, once for concurrent calls, in a forked process whose parent had started it."""
         if self._restarting is None:
             start = self._started(core, lambda core: core.__aenter__())
             self._restarting = asyncio.get_running_loop().create_task(start)
@@ -147,7 +147,7 @@ class Face(Generic[C]):
         return background.run(coroutine)
 
     def _run(self, call: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """Runs a coroutine of the core and waits for it."""
+        """Runs a coroutine of the core on the background loop; blocks until it ends, returns its result."""
         core = self._of_this_process()
         try:
             return self._wait(self._awaited(core, call) if self._is_restart_due else call(core))
@@ -155,9 +155,9 @@ class Face(Generic[C]):
             raise reworded(error) from error.__cause__
 
     def _submit(self, call: Callable[[C], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
-        """Starts a call, and waits only while `max_in_flight` others are in flight, which would all time out.
+        """Starts a call and returns its future; blocks only while `max_in_flight` others are in flight.
 
-        A caller with an event loop of its own never waits.
+        These would all time out. A caller with an event loop of its own never waits.
         """
         core, slots = self._of_this_process(), self._slots
 
@@ -193,7 +193,7 @@ class Face(Generic[C]):
         return await call(core)
 
     def _call(self, call: Callable[[C], T]) -> T:
-        """Calls a method of the core that does not wait, on the loop once the core runs there."""
+        """Calls a synchronous method of the core, on the loop if the core is started; returns its result."""
         core = self._of_this_process()
         try:
             if (self._open is None and not self._is_restart_due) or background.is_here():
@@ -208,7 +208,7 @@ class Face(Generic[C]):
         return call(core)
 
     def _note(self, key: tuple[object, ...], call: Callable[[C], object]) -> None:
-        """Notes a call that is repeated, in this order, with a core that is made after a fork."""
+        """Remembers a call to repeat on the new core after a fork; it replaces one with the same key."""
         self._noted.pop(key, None)
         self._noted[key] = call
 
@@ -223,7 +223,7 @@ class Face(Generic[C]):
             yield item
 
     def _next(self, item: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """Returns the next item for `__next__`; the end of the async iteration ends it."""
+        """Returns the next item for `__next__`; raises StopIteration where the async iteration ends."""
         try:
             return self._run(item)
         except StopAsyncIteration:
@@ -231,7 +231,7 @@ class Face(Generic[C]):
 
 
 class Part(Generic[C, P]):
-    """A part of a client, such as `admin.topics`."""
+    """A part of a blocking client, such as `admin.topics`, whose methods run through the client."""
 
     def __init__(self, whole: Face[C], pick: Callable[[C], P]) -> None:
         self._whole = whole
@@ -248,7 +248,7 @@ class Part(Generic[C, P]):
 
 
 def reworded(error: ClientError) -> ClientError:
-    """Rewrites the advice of an error for blocking programs: without `await`."""
+    """Removes `await` and `async` from the texts of an error, for blocking programs; returns the error."""
     error.args = tuple(
         arg.replace("async with", "with").replace("await ", "") if isinstance(arg, str) else arg
         for arg in error.args

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ReadingCore(Core, Protocol):
-    """A core that can take messages back."""
+    """Interface of an async consumer that takes back messages which did not reach the caller."""
 
     def give_back(self, messages: Sequence[MessageExt]) -> None: ...
 
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ReadingCore)
 
 
 class Reading(Face[R]):
-    """A blocking client that gives unused messages back to its core."""
+    """Base of blocking consumers that return messages: an interrupted call gives its messages back."""
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return background.run(coroutine, unwanted=self._give_back)

@@ -1,4 +1,4 @@
-"""`run()` of blocking consumers: until a signal comes, or another thread closes the consumer."""
+"""`run()` of blocking consumers: consumes until a signal comes, or another thread closes the consumer."""
 
 import contextlib
 import queue
@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Running(Face[C]):
-    """A blocking client with `run()`."""
+    """Base of blocking consumers with `run()`, which consumes until a signal or `close()`."""
 
     def run(self) -> None:
         """Consumes until SIGINT (Ctrl-C) or SIGTERM, then closes the consumer.
@@ -47,7 +47,10 @@ def _wait(ended: "queue.SimpleQueue[int]") -> None:
 
 @contextlib.contextmanager
 def _caught(tell: Callable[[int], None]) -> Iterator[None]:
-    """Calls `tell` on a signal; it must be safe in signal handlers, as `SimpleQueue.put` is."""
+    """Calls `tell` with each SIGINT or SIGTERM during its block, in place of the handlers; main thread only.
+
+    `tell` must be safe in signal handlers, as `SimpleQueue.put` is.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,10 +16,10 @@ from turbopump.client.produce.transaction import Transaction as AsyncTransaction
 
 
 class Transacting(Face[Producer]):
-    """The transaction methods of a blocking producer."""
+    """Base of the blocking producer with its methods for transactions."""
 
     def transaction(self, message: Message, *, check_after: int | None = None) -> "Transaction":
-        """Returns a transaction: consumers see its message when the block ends, and never when it raises:
+        """Returns a transaction: the end of its `with` block commits the message, an exception rolls it back:
 
             with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
                 pay("A-1")
@@ -57,7 +57,7 @@ class Transacting(Face[Producer]):
 
 
 class Transaction:
-    """A half message and its end. Made by `producer.transaction(message)`."""
+    """One transaction of a blocking producer. Made by `producer.transaction(message)`."""
 
     def __init__(self, producer: Transacting, core: AsyncTransaction) -> None:
         self._producer = producer
@@ -69,17 +69,17 @@ class Transaction:
 
     @property
     def receipt(self) -> SendResult:
-        """The receipt of the half message."""
+        """The receipt of the stored half message. Raises NotRunning before `begin`."""
         return self._core.receipt
 
     @property
     def decision(self) -> Decision | None:
-        """How it ended; None: it is still open."""
+        """The decision by which the transaction was ended; None: it is still open."""
         return self._core.decision
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the broker has confirmed the decision. If not, it will ask."""
+        """Whether the broker has confirmed the decision; if not, the broker will ask `check`."""
         return self._core.is_confirmed
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class Transaction:
         self._producer._run(lambda _: self._core.__aexit__(kind, error, trace))
 
     def begin(self) -> SendResult:
-        """Stores the half message. Raises what `send` raises, and NotPrepared."""
+        """Stores the half message and returns its receipt. Raises what `send` raises, and NotPrepared."""
         return self._producer._run(lambda _: self._core.begin())
 
     def commit(self) -> None:
@@ -104,9 +104,9 @@ class Transaction:
         self.end(Decision.ROLLBACK)
 
     def unknown(self) -> None:
-        """Leaves the transaction open: the broker will ask."""
+        """Leaves the transaction open: the broker will ask `check` how it ended."""
         self.end(Decision.UNKNOWN)
 
     def end(self, decision: Decision) -> None:
-        """Ends the transaction by this decision."""
+        """Ends the transaction by this decision. Raises Refused when it was ended otherwise before."""
         self._producer._run(lambda _: self._core.end(decision))
