@@ -1,4 +1,4 @@
-"""Exceptions of the clients.
+"""Re-exports the exceptions that clients raise: `ClientError`, `Refused`, `NotFound` and subclasses.
 
 - `ClientError`: raised by the client itself, with a text that says what to do. `InvalidArgument` is a
   ValueError, `NotRunning` a RuntimeError, `Unreachable` and `NoNameServer` are ConnectionErrors; `SendFailed`

@@ -38,7 +38,7 @@ def run(
     timeout: float | None = None,
     unwanted: Callable[[T], object] | None = None,
 ) -> T:
-    """Runs a coroutine on the background loop and returns its result; not from a running event loop.
+    """Blocks until a coroutine has run on the background loop; returns its result. Not in an event loop.
 
     Whatever interrupts the wait (Ctrl-C, a signal handler that raises, `timeout`) cancels the coroutine; if
     it was done already, `unwanted` gets the result, on the loop.
@@ -56,7 +56,10 @@ def run(
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-    """Starts a coroutine on the background loop, in the order of calls. Cancelling the future cancels it."""
+    """Starts a coroutine on the background loop, in call order, and returns its future without waiting.
+
+    Cancelling the future cancels the coroutine.
+    """
     with _closing_what_cannot_begin(coroutine):
         here = _current()
         promise = _Promise(lambda: here.loop.create_task(coroutine), here)
@@ -65,7 +68,10 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
 
 
 def begin(start: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
-    """Calls `start`, which makes a task, on the background loop. Cancelling the future cancels it."""
+    """Calls `start` on the background loop and returns a future of its task, without waiting.
+
+    Cancelling the future cancels the task.
+    """
     with _closing_what_cannot_begin():
         here = _current()
         promise = _Promise(start, here)
@@ -74,7 +80,7 @@ def begin(start: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T
 
 
 class _Call(Generic[T]):
-    """A coroutine that one thread waits for.
+    """A coroutine on the background loop for whose result exactly one thread waits.
 
     It costs 16 us, half of asyncio's own bridge, whose futures may have any number of holders.
     """
@@ -120,7 +126,7 @@ class _Call(Generic[T]):
             del error  # its traceback holds this frame
 
     def _is_done_some_time(self) -> bool:
-        """Waits without a limit. Raises EventLoopBlocked when the loop does not respond for BUSY_S."""
+        """Waits until done, returns True. Raises EventLoopBlocked if the loop does not respond for BUSY_S."""
         while not self._done.acquire(timeout=BUSY_S):
             lives = threading.Event()
             with _closing_what_cannot_begin():
@@ -158,7 +164,7 @@ class _Call(Generic[T]):
 
 
 class _Promise(concurrent.futures.Future[T]):
-    """The future result of a task on the loop. Cancelling it cancels the task."""
+    """Thread-safe future of a task on the background loop; cancelling the future cancels the task."""
 
     def __init__(self, start: Callable[[], asyncio.Future[T]], background: "_BackgroundLoop") -> None:
         super().__init__()
@@ -199,7 +205,7 @@ class _Promise(concurrent.futures.Future[T]):
 
 @contextlib.contextmanager
 def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[None]:
-    """Turns the failure of a closed loop, or of starting a thread, into NotRunning: the interpreter ends."""
+    """Turns a RuntimeError of its block (the interpreter ends) into NotRunning and closes `coroutine`."""
     try:
         yield
     except RuntimeError as error:
@@ -209,7 +215,7 @@ def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any] | None = None
 
 
 def iterate(items: AsyncIterator[T]) -> Iterator[T]:
-    """Iterates over async items in a `for` loop. Leaving the loop early closes an async generator."""
+    """Yields the items of an async iterator to blocking code; leaving early closes an async generator."""
     try:
         while (item := run(_next(items))) is not _END:
             yield item  # type: ignore[misc]
@@ -227,7 +233,10 @@ async def _next(items: AsyncIterator[T]) -> T | object:
 
 
 def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
-    """Raises InsideEventLoop where waiting would block the background loop, or a loop of the user."""
+    """Closes `coroutine` and raises InsideEventLoop in a thread whose running event loop would be blocked.
+
+    Jupyter's own loop is exempt: it waits for each cell anyway.
+    """
     if asyncio._get_running_loop() is None or (_is_notebook() and not is_here()):
         return
     if coroutine is not None:
@@ -253,21 +262,21 @@ def is_here() -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OpenClient:
-    """A client that is closed when the interpreter ends."""
+    """The `close` of a client to call at interpreter exit, and the seconds that closing may take."""
 
     close: Close
     patience_s: float
 
 
 def keep(close: Close, patience_s: float) -> OpenClient:
-    """Registers a client to be closed at exit, unless `let_go` is called before."""
+    """Registers a client to be closed at interpreter exit; `let_go` with the result unregisters it."""
     one = OpenClient(close, patience_s)
     _current().open[one] = None
     return one
 
 
 def let_go(one: OpenClient) -> None:
-    """Removes a client that is closed."""
+    """Unregisters a client that was closed, so that the exit handler does not close it again."""
     _current().open.pop(one, None)
 
 
@@ -295,7 +304,7 @@ class _BackgroundLoop:
         self.loop.close()
 
     def post(self, begin: Callable[[], None]) -> None:
-        """Schedules a call on the loop, in the order of posts.
+        """Schedules `begin` on the loop, from any thread, after everything posted before.
 
         All posts that come while the loop is busy cost one wake-up. Raises RuntimeError when the loop is
         closed.
@@ -310,27 +319,27 @@ class _BackgroundLoop:
                 raise
 
     def _take(self) -> None:
-        """Makes the posted calls; a later post schedules this again."""
+        """Runs all posted calls, on the loop; a later `post` schedules `_take` again."""
         self._is_called = False
         for _ in range(len(self._posted)):
             self._posted.popleft()()
 
     def where(self) -> str:
-        """Returns the place in the code where the loop's thread is now."""
+        """Returns as text the function, file and line that the loop's thread executes now."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         if frame is None:
             return "nowhere: its thread has ended"
         return f"in {frame.f_code.co_name} ({frame.f_code.co_filename}, line {frame.f_lineno})"
 
     async def _cancel_all(self) -> None:
-        """Cancels all tasks, so that threads that still wait for one get an error."""
+        """Cancels all other tasks of the loop, so that threads that still wait for one get an error."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
 
     def end(self) -> None:
-        """Closes the open clients concurrently, then the loop."""
+        """Closes the open clients concurrently, within time limits, then stops the loop and its thread."""
         patience_s = max((one.patience_s for one in self.open), default=0.0) + SPARE_S
         try:
             if self.open:
@@ -378,7 +387,7 @@ def _current() -> _BackgroundLoop:
 
 
 def forks() -> int:
-    """Returns how many forks lie between the first process and this one: a client belongs to one count."""
+    """Returns the fork generation of this process: 0 in the first one, one more after each fork."""
     _look_for_fork()
     return _forks
 
@@ -389,12 +398,12 @@ def lock() -> threading.Lock:
 
 
 def leave_to_parent(what: object) -> None:
-    """Keeps an object of the parent process referenced, so that it is never finalized here."""
+    """Keeps a reference to the parent process's object for ever, so that it is never finalized here."""
     _of_parents.append(what)
 
 
 def _look_for_fork() -> None:
-    """Detects a fork outside of Python, such as uWSGI's, which runs no fork hook."""
+    """Resets this module's state after a fork that ran no Python fork hook, such as uWSGI's."""
     if os.getpid() != _pid:
         _after_fork()
 
@@ -416,7 +425,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _register() -> None:
-    """Registers two exit handlers.
+    """Registers, once per process, the two exit handlers that end the background loop.
 
     The first runs before the threads of executors end, so that running listeners can finish; the second after
     all other threads have ended, which may still be sending when the first runs.
@@ -444,6 +453,6 @@ def _is_foreign(thread: threading.Thread) -> bool:
 
 
 def _end() -> None:
-    """Ends the background loop, unless its own thread ends the interpreter: it would wait for itself."""
+    """Closes the open clients and the background loop at exit; does nothing in the loop's own thread."""
     if _here is not None and not _here.loop.is_closed() and threading.current_thread() is not _here.thread:
         _here.end()

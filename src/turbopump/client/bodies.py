@@ -20,7 +20,7 @@ def to_json(value: object) -> bytes:
 
 
 def from_json(body: bytes, kind: type[T] | None = None) -> T:
-    """Decodes JSON. Raises UnreadableMessage, which names the field that does not fit."""
+    """Decodes a JSON body, as `kind` if given. Raises UnreadableMessage, which names the wrong field."""
     try:
         if kind is not None and hasattr(kind, "model_validate_json"):
             return cast(Any, kind).model_validate_json(body)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ MAX_KEYS = 1000  # with more, all counts begin again
 
 
 class CountedLog:
-    """Writes one line for each key and interval; the next line of the key says how many were left out."""
+    """Writes one log line per key and interval; the next line of the key says how many were left out."""
 
     def __init__(
         self, log: logging.Logger, level: int = logging.WARNING, interval_s: float = INTERVAL_S
@@ -22,7 +22,7 @@ class CountedLog:
         self._by_key: dict[Hashable, RateLimitedLog] = {}
 
     def log(self, key: Hashable, text: str, *args: object) -> None:
-        """Writes the line, or counts it if the key had one in this interval."""
+        """Writes the line, or only counts it if `key` already had a line in this interval."""
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= MAX_KEYS:

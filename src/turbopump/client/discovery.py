@@ -1,4 +1,4 @@
-"""Finds the name servers, and the default settings of clients.
+"""Finds the addresses of the name servers, and the configured default settings of clients.
 
 Addresses come from the argument, `turbopump.configure()`, the configuration file, the environment
 (NAMESRV_ADDR), an HTTP endpoint where a domain is configured, or are 127.0.0.1:9876. Pure except for
@@ -44,7 +44,7 @@ def configure(**settings: Any) -> None:
 
 
 def defaults(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Returns the settings of `configure` and of the file."""
+    """Returns the configured defaults: those of `configure()` before those of the configuration file."""
     return {**_from_file(os.environ if environment is None else environment), **_configured}
 
 
@@ -58,7 +58,10 @@ def _check_names(settings: Mapping[str, Any], where: str = "") -> None:
 def name_servers(
     given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None, domain: str = ""
 ) -> tuple[str, ...]:
-    """Returns addresses from the first source that has some; empty: ask the HTTP endpoint at `domain`."""
+    """Returns the given, else configured, else NAMESRV_ADDR addresses; empty: ask `domain` over HTTP.
+
+    Without a domain the last resort is 127.0.0.1:9876.
+    """
     known = os.environ if environment is None else environment
     sources = (given, defaults(environment).get(NAME_SERVERS), known.get(ADDRESS_VARIABLE))
     last = () if domain else (DEFAULT_ADDRESS,)
@@ -83,7 +86,7 @@ def _address(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryEndpoint:
-    """The HTTP endpoint that returns the addresses of name servers."""
+    """Host, port and path of the HTTP endpoint that returns the addresses of name servers."""
 
     host: str
     port: int

@@ -13,7 +13,7 @@ from turbopump.runtime.socks import Proxy, SocksNetwork
 
 
 def network_for(settings: ClientSettings, network: Network) -> Network:
-    """Returns the network to use: the one given, or an encrypted one, or one through proxies."""
+    """Returns `network` with the TLS and SOCKS proxies of the settings; unchanged without either."""
     tls = tls_context(settings) if settings.use_tls else None
     if tls is not None and not isinstance(network, SystemNetwork):
         raise InvalidArgument("use_tls needs real sockets: leave it out with a simulated network")
@@ -23,10 +23,11 @@ def network_for(settings: ClientSettings, network: Network) -> Network:
 
 
 def proxies_of(text: str) -> tuple[Proxy, ...]:
-    """Parses Apache's `socks_proxy_config`; the first network that contains an address is used.
+    """Parses Apache's `socks_proxy_config` (JSON) into SOCKS5 proxies. Raises InvalidArgument.
 
-    Example: `{"10.0.0.0/8": {"addr": "host:port", "username": "…", "password": "…"}}`; `0.0.0.0/0` contains
-    all addresses. Raises InvalidArgument.
+    The first network that contains an address is used. Example:
+    `{"10.0.0.0/8": {"addr": "host:port", "username": "…", "password": "…"}}`; `0.0.0.0/0` contains all
+    addresses.
     """
     try:
         table: Any = json.loads(text or "{}")
@@ -45,12 +46,11 @@ def _proxy(hosts: str, addr: str, username: str | None = None, password: str | N
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext:
-    """Makes the TLS context of a client.
+    """Makes the TLS context of a client from its `tls_` settings. Raises InvalidArgument for a bad file.
 
     Servers are verified by the authorities of `tls_trust_cert_path`; their host names are not compared then,
     because brokers register under addresses. Without it the system's roots are used and host names compared:
     anyone can have a certificate of a public authority. `tls_auth_server=False` accepts any certificate.
-    Raises InvalidArgument when a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.tls_auth_server and not settings.tls_trust_cert_path

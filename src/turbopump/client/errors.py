@@ -36,7 +36,7 @@ class ClientError(Exception):
 
 
 class InvalidArgument(ClientError, ValueError):
-    """An argument is not valid; the text says what would be."""
+    """An argument or a setting is not valid; the text of the error says what would be valid."""
 
 
 class NotRunning(ClientError, RuntimeError):
@@ -44,7 +44,7 @@ class NotRunning(ClientError, RuntimeError):
 
 
 class InsideEventLoop(ClientError, RuntimeError):
-    """A blocking call in a thread whose event loop it would block: `turbopump.aio` has the same names."""
+    """A blocking method was called in a thread whose event loop it would block: use `turbopump.aio`."""
 
 
 class EventLoopBlocked(ClientError, TimeoutError):
@@ -56,11 +56,11 @@ class Unreachable(ClientError, ConnectionError):
 
 
 class NoNameServer(ClientError, ConnectionError):
-    """No name server is known, or none of them answers."""
+    """No name server is known or answers, or the server at the given address is of another kind."""
 
 
 class RequestTimedOut(ClientError, TimeoutError):
-    """The request was stored, and no consumer replied in time."""
+    """The message of a `request` was stored, but no reply of a consumer arrived in time."""
 
 
 class NotPrepared(ClientError, OSError):
@@ -68,12 +68,12 @@ class NotPrepared(ClientError, OSError):
 
 
 class UnreadableMessage(ClientError, ValueError):
-    """A body does not have the type that the handler asks for. Names the wrong field."""
+    """The body of a message cannot be decoded as the wanted type; the text names the wrong field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One try of a send."""
+    """One failed try of a send: the broker, the seconds that it took, and the failure."""
 
     broker: str
     seconds: float
@@ -81,10 +81,10 @@ class Try:
 
 
 class SendFailed(ClientError, OSError):
-    """No broker has confirmed the message.
+    """A send failed in all its tries: no broker has confirmed the message.
 
-    `code` is Apache's: the broker's, or 10001 for no connection, 10002 for no answer, 10003 for an unknown
-    broker.
+    `tries` lists them. `code` is Apache's: the broker's, or 10001 for no connection, 10002 for no answer,
+    10003 for an unknown broker.
     """
 
     def __init__(self, topic: str, tries: Sequence[Try], code: int, advice: str) -> None:
@@ -96,7 +96,7 @@ class SendFailed(ClientError, OSError):
 
 
 def _told(tries: Sequence[Try]) -> list[str]:
-    """Returns the failures of the tries as texts; equal failures of a broker are counted."""
+    """Returns one text for each distinct failure of a broker, with total seconds and the number of tries."""
     same: dict[tuple[str, str], list[float]] = {}
     for one in tries:
         same.setdefault((one.broker, str(one.failure)), []).append(one.seconds)
@@ -107,7 +107,7 @@ def _told(tries: Sequence[Try]) -> list[str]:
 
 
 class SendTimedOut(SendFailed, TimeoutError):
-    """The send took too long. The message may have been stored by a broker whose answer was late."""
+    """A send got no confirmation within its timeout. A broker whose answer was late may have the message."""
 
 
 class TopicUnknown(SendFailed, TopicNotFound):

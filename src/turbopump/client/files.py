@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class FileAccess(Protocol):
-    """What a client needs of the file system; `runtime.disk.Disk` and simulated disks provide it too."""
+    """The file operations that a client needs; `runtime.disk.Disk` and simulated disks have them too."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -17,11 +17,11 @@ class FileAccess(Protocol):
     def write(self, path: str, data: bytes, sync: bool = True) -> None: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Renames a file, in place of an existing one."""
+        """Renames a file; replaces a file that exists at `new`."""
 
 
 class SystemFiles:
-    """The file system of this machine."""
+    """`FileAccess` to the file system of this machine."""
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()

@@ -33,7 +33,7 @@ CALL_TIMEOUT_S = 3.0
 
 
 class Heartbeats:
-    """Sends heartbeats with what `describe` returns to the brokers of `topics`."""
+    """Sends heartbeats, made by `describe`, to the brokers of `topics`: at intervals, and when asked to."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Heartbeats:
         """Address → version of the broker."""
 
     async def announce(self) -> bool:
-        """Sends a heartbeat to every broker of the topics; False: one failed, or none is known yet."""
+        """Sends a heartbeat to every broker of the topics; False: one failed, or no broker is known yet."""
         described = self._describe()
         if not described.producerDataSet and not described.consumerDataSet:
             return True
@@ -72,11 +72,11 @@ class Heartbeats:
         return bool(addresses) and all(heard)
 
     async def tell(self, address: str) -> bool:
-        """Sends a heartbeat to one broker at once, whatever topics it has; False: it failed."""
+        """Sends a heartbeat to one broker at once, whatever topics that broker has; False: it failed."""
         return await self._tell(address, self._describe())
 
     async def keep(self) -> None:
-        """Sends heartbeats until cancelled."""
+        """Sends heartbeats at intervals, soon again after a failure or `renew`, until cancelled."""
         while True:
             self._due.clear()
             pause_s = self._interval_s if await self.announce() else RETRY_S
@@ -88,11 +88,11 @@ class Heartbeats:
                     )  # a broker needs a moment to restart; also keeps this from a tight loop
 
     def renew(self) -> None:
-        """Sends a heartbeat to all brokers soon, because one does not know this client (any more)."""
+        """Makes `keep` send heartbeats to all brokers in a second, because one does not know this client."""
         self._due.set()
 
     async def members(self, group: str, topic: str) -> list[str]:
-        """Returns the ids of a consumer group's members, from any broker of the topic.
+        """Returns the client ids of a consumer group's members, from the first broker of the topic to answer.
 
         Raises Refused or OSError.
         """
@@ -109,7 +109,10 @@ class Heartbeats:
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregisters at every broker, so that other members need not wait until the heartbeats expire."""
+        """Unregisters this client as member of the given group at all connected brokers; ignores failures.
+
+        Then other members need not wait until its heartbeats expire.
+        """
         question = UnregisterClientRequest(
             clientID=self._describe().clientID or "",
             producerGroup=producer_group,
@@ -167,6 +170,9 @@ class Heartbeats:
 
 
 def _masters_first(route: TopicRoute) -> list[str]:
-    """Returns the addresses of all servers of the topic; slaves know the members too."""
+    """Returns the addresses of all the route's servers, masters before slaves.
+
+    Slaves know the members of groups too.
+    """
     numbered = [(number, address) for ids in route.brokers.values() for number, address in ids.items()]
     return [address for _, address in sorted(numbered, key=lambda one: one[0])]

@@ -60,20 +60,20 @@ KIND_TIMEOUT_S = 1.0  # for the first answer, which shows whether the server is 
 
 
 class ProducerMember(Protocol):
-    """A producer as its instance sees it."""
+    """Interface of a producer to its `ClientInstance`: group, topics, and checks of transactions."""
 
     @property
     def group(self) -> str: ...
 
     def topics(self) -> Iterable[str]:
-        """Returns the topics whose brokers must know the producer."""
+        """Returns the topics whose brokers get heartbeats with the producer's group."""
 
     def check_transaction(self, request: CheckRequest) -> None:
         """Called when a broker asks how a transaction of the group ended."""
 
 
 class ConsumerMember(Protocol):
-    """A consumer as its instance sees it, and the requests of brokers and tools to it."""
+    """Interface of a consumer to its `ClientInstance`, which passes requests of brokers and tools on."""
 
     @property
     def group(self) -> str: ...
@@ -86,10 +86,10 @@ class ConsumerMember(Protocol):
         """Called when the members of the group have changed, or a broker is new."""
 
     async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Called when a tool moves the group to these offsets."""
+        """Called when a tool resets the group: continues each queue at the given offset."""
 
     def positions(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Returns the positions in the assigned queues of a topic."""
+        """Returns, for each assigned queue of a topic, the offset that can be committed."""
 
     def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo: ...
 
@@ -97,7 +97,7 @@ class ConsumerMember(Protocol):
 
 
 class ClientInstance:
-    """The connections, routes and heartbeats of one client id."""
+    """The connections, routes and heartbeats that the producers and consumers of one client id share."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class ClientInstance:
     # Start and close
 
     async def start(self) -> None:
-        """Connects to a name server; concurrent calls share the attempt. Raises NoNameServer."""
+        """Connects to a name server, starts background tasks; once for all callers. Raises NoNameServer."""
         if self._started is None:
             self._started = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._started)
@@ -173,7 +173,7 @@ class ClientInstance:
 
     @property
     def key(self) -> str:
-        """The key by which clients of one event loop find the instance."""
+        """The key of the instance in `ClientInstances`: its name, with `@STREAM` added for stream clients."""
         return self.name + STREAM if self._is_stream else self.name
 
     @property
@@ -192,7 +192,7 @@ class ClientInstance:
         self.heartbeats.renew()
 
     async def join_consumer(self, consumer: ConsumerMember) -> None:
-        """Adds a consumer and announces it to the known brokers."""
+        """Adds a consumer and sends heartbeats. Raises InvalidArgument if its group has joined already."""
         if consumer.group in self.consumers:
             raise InvalidArgument(
                 f"instance {self.name} already has a consumer of group {consumer.group}: "
@@ -224,7 +224,10 @@ class ClientInstance:
     # Servers
 
     async def _local_address(self) -> str:
-        """Returns the local address of the connection to a name server, which brokers and tools see."""
+        """Returns the local IP of a connection to the first name server that accepts. Raises NoNameServer.
+
+        Brokers and tools see this address in the client id.
+        """
         failure: OSError | None = None
         for address in self.name_servers.addresses:
             try:
@@ -238,7 +241,7 @@ class ClientInstance:
         raise NoNameServer(f"no name server answers at {where} ({failure}); {advice}")
 
     async def _check_kind(self) -> None:
-        """Raises NoNameServer when another kind of server answers. One that is silent may be slow."""
+        """Raises NoNameServer if another kind of server answers; a silent one may be slow, and passes."""
         header = GetRouteInfoRequest(topic=AUTO_CREATE_TOPIC, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         try:
@@ -248,7 +251,10 @@ class ClientInstance:
                 await self._refuse_http(address)
 
     async def _refuse_http(self, address: str) -> None:
-        """Raises NoNameServer for a web server, which waits for more bytes than the request has."""
+        """Raises NoNameServer if the address answers a GET in HTTP; else returns.
+
+        A web server does not answer the other requests: it waits for more bytes than they have.
+        """
         host, port = split_address(address)
         try:
             await get(self.world.network, host, port, "/", KIND_TIMEOUT_S)
@@ -284,7 +290,7 @@ class ClientInstance:
             await self.routes.refresh_known(self._topics())
 
     async def routes_changed(self) -> None:
-        """Refreshes routes and rebalances now, instead of at the end of the intervals."""
+        """Refreshes all known routes now, then makes every consumer of the instance rebalance."""
         await self.routes.refresh_known(self._topics())
         for consumer in self.consumers.values():
             consumer.members_changed()
@@ -298,7 +304,7 @@ def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> st
 
 @dataclass
 class _BrokerRequests:
-    """Answers requests of brokers, each through the member of its group."""
+    """Handlers of the requests that brokers send to this client, each passed to its group's member."""
 
     instance: ClientInstance
 
@@ -346,7 +352,10 @@ class _BrokerRequests:
         return Answer()
 
     def _asked(self, request: Request[CheckTransactionStateRequest]) -> None:
-        """Passes a transaction check on; one for another group is ignored, the broker asks another client."""
+        """Passes a broker's transaction check to the producer of its group; ignores it if there is none.
+
+        Then the broker asks another client.
+        """
         half = record.decode(request.body)
         producer = self.instance.producers.get(group_of(half))
         if producer is not None:
@@ -364,7 +373,7 @@ class _BrokerRequests:
 
 @dataclass
 class ClientInstances:
-    """The instances of one event loop, by name. An unknown name makes a new one."""
+    """The client instances of one event loop, by name; `take` makes one for an unknown name."""
 
     named: dict[str, ClientInstance] = field(default_factory=dict)
 
@@ -376,9 +385,10 @@ class ClientInstances:
         fixed_name: bool = False,
         is_stream: bool = False,
     ) -> ClientInstance:
-        """Returns a started instance; return it with `give_back`.
+        """Returns the started instance of the settings' `instance_name`; `give_back` ends its use.
 
-        `fixed_name`: DEFAULT stays the name, for broadcasting consumers, whose offsets are stored under it.
+        DEFAULT becomes a new name for each call. `fixed_name`: DEFAULT stays the name, for broadcasting
+        consumers, whose offsets are stored under it.
         """
         name, end = settings.instance_name, STREAM if is_stream else ""
         if name == DEFAULT_NAME and not fixed_name:
@@ -400,7 +410,7 @@ class ClientInstances:
         return name
 
     async def give_back(self, instance: ClientInstance) -> None:
-        """Closes the instance when no member uses it any more."""
+        """Closes and removes the instance, unless a producer or consumer still uses it."""
         if instance.is_unused:
             if self.named.get(instance.key) is instance:
                 del self.named[instance.key]
@@ -411,7 +421,7 @@ _by_loop: dict[asyncio.AbstractEventLoop, ClientInstances] = {}
 
 
 def instances() -> ClientInstances:
-    """Returns the instances of the running loop; those of closed loops are dropped."""
+    """Returns the client instances of the running event loop; removes those of closed loops."""
     for loop in [loop for loop in _by_loop if loop.is_closed()]:
         del _by_loop[loop]
     return _by_loop.setdefault(asyncio.get_running_loop(), ClientInstances())
@@ -421,5 +431,5 @@ def instances() -> ClientInstances:
 
 
 def keep_running(stack: contextlib.AsyncExitStack, tasks: Tasks, work: Coroutine[Any, Any, None]) -> None:
-    """Starts a background task that runs until the stack is closed, at its place in the order of closing."""
+    """Starts a background task that the closing of the stack cancels, in its order of closing."""
     stack.push_async_callback(tasks.cancel, tasks.start(work))

@@ -37,7 +37,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message before it is sent.
+    """A message to send. Making one raises InvalidArgument for a field that is not valid.
 
     >>> Message("OrderTopic", b"paid", tags="paid", keys="A-1").property_map()
     {'TAGS': 'paid', 'KEYS': 'A-1'}
@@ -96,7 +96,7 @@ class Message(msgspec.Struct, frozen=True):
         self._check()
 
     def _check(self) -> None:
-        """Raises InvalidArgument when the message is made, not when it is sent."""
+        """Raises InvalidArgument for the first field that is not valid, when the message is made."""
         if self.topic.__class__ is not str:
             check_topic(self.topic)
         check_topic_once(self.topic)
@@ -119,7 +119,7 @@ class Message(msgspec.Struct, frozen=True):
     def json(
         cls, topic: str, value: object, tags: str = "", keys: str | Iterable[str] = (), **more: Any
     ) -> Self:
-        """Makes a message with `value` as JSON: also dataclasses, msgspec structs, pydantic models, dates.
+        """Makes a message with `value` as JSON body: also dataclass, msgspec struct, pydantic model, date.
 
         >>> Message.json("OrderTopic", {"id": 7}, tags="paid").body
         b'{"id":7}'
@@ -135,18 +135,18 @@ class Message(msgspec.Struct, frozen=True):
         return html_table(type(self).__name__, rows)
 
     def _shown(self) -> list[tuple[str, object]]:
-        """Returns the fields that were given besides topic and body."""
+        """Returns name and value of the fields after topic and body that differ from their defaults."""
         fields = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
         values = [(name, getattr(self, name), default) for name, default in fields]
         return [(name, value) for name, value, default in values if value != default and value != {}]
 
     @property
     def is_delayed(self) -> bool:
-        """Whether it is delivered later, by a level or at a time."""
+        """Whether `delay_level`, `delay` or `deliver_at` is set, so that the message is delivered later."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
     def property_map(self) -> dict[str, str]:
-        """Returns the properties that are sent, with tags, keys and level; empty ones are left out."""
+        """Returns all properties to send, with those for tags, keys, delay and priority; no empty ones."""
         own = {name: value for name, value in self.properties.items() if value}
         if self.tags:
             own[properties.TAGS] = self.tags
@@ -164,20 +164,20 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class CopiedMessage(Message, frozen=True):
-    """A copy of a stored message: its fields are kept as they are, and are not checked."""
+    """A message to send whose fields are not checked: a copy of a stored one keeps them as they are."""
 
     def _check(self) -> None:
         pass
 
 
 def _milliseconds(delay: float | timedelta) -> int:
-    """Returns milliseconds, rounded up, so that no message is delivered early."""
+    """Converts a delay (seconds or timedelta) to milliseconds, rounded up, so that none ends early."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     return math.ceil(round(1000 * seconds, 3))
 
 
 def deliver_at_ms(at: datetime | int) -> int:
-    """Returns milliseconds since 1970, rounded up."""
+    """Returns a delivery time in milliseconds since 1970, rounded up; a number is returned unchanged."""
     if not isinstance(at, datetime):
         return at
     return -((EPOCH - at) // timedelta(milliseconds=1))
@@ -216,7 +216,7 @@ class MessageQueue:
 
 
 class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached properties
-    """A received message."""
+    """A stored message as read from a broker, with its queue and offset."""
 
     record: Record
     queue: MessageQueue
@@ -261,7 +261,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        """The stored properties, and the ends of the queue, which show how far behind a consumer is."""
+        """The stored properties; for a pulled message also MIN_OFFSET and MAX_OFFSET of its queue then."""
         stored = self.record.property_map()
         if self.ends is not None:
             stored[properties.MIN_OFFSET], stored[properties.MAX_OFFSET] = map(str, self.ends)
@@ -269,7 +269,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @property
     def body(self) -> bytes:
-        """The body, decompressed. Raises BrokenBody when it cannot be decompressed."""
+        """The body, decompressed unless `decode_decompress_body=False`. Raises BrokenBody if that fails."""
         if self.record.sys_flag & COMPRESSED and self.decompresses:
             return self._decompressed
         return self.record.body
@@ -280,7 +280,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, also when it is delivered again through a retry topic.
+        """The topic that the message was sent to, also when it is delivered again through a retry topic.
 
         A dead letter keeps the dead-letter topic.
         """
@@ -299,12 +299,12 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @property
     def message_id(self) -> str:
-        """The id that the sender gave it; the same in every copy of the message."""
+        """The unique id that the producer gave the message, the same in every copy; else the offset id."""
         return self.properties.get(properties.UNIQUE_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The id of this copy, which names its place in the broker's store."""
+        """The id of this stored copy: the broker's address and the offset in its commit log."""
         return offset_id(self.record.store_host, self.record.physical_offset)
 
     @overload
@@ -312,7 +312,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = None) -> Any:
-        """Returns the body read as JSON, with `kind` as a value of that type.
+        """Returns the body decoded from JSON, as a `kind` if given. Raises UnreadableMessage.
 
         `kind` is a dataclass, msgspec struct, pydantic model, list[int] … Raises UnreadableMessage, which
         names the field that does not fit.
@@ -321,12 +321,12 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @property
     def text(self) -> str:
-        """The body as UTF-8."""
+        """The body decoded as UTF-8."""
         return self.body.decode()
 
     @property
     def behind(self) -> int:
-        """How many messages its queue had after this one when it was pulled."""
+        """How many messages the queue had after this one when it was pulled; 0 if that is not known."""
         return max(0, self.ends[1] - self.record.queue_offset - 1) if self.ends is not None else 0
 
     @property
@@ -352,7 +352,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
     @property
     def reconsume_times(self) -> int:
-        """How often its consumption has failed before."""
+        """How many earlier deliveries of this message to its group have failed; 0: the first delivery."""
         return self.record.reconsume_times + self.local_retries
 
     @property
@@ -365,7 +365,7 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for cached 
 
 
 class SendStatus(Enum):
-    """The four answers that mean "stored"; all but the first: less safely than was asked."""
+    """How safely a broker stored a message: SEND_OK as it was asked to, all others less safely."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -374,7 +374,10 @@ class SendStatus(Enum):
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """The receipt of a send. `durability` and `replicas` come from Turbopump's brokers only."""
+    """The receipt of a send: ids, queue, offset, and how safely the broker stored the message.
+
+    `durability` and `replicas` come from Turbopump's brokers only.
+    """
 
     status: SendStatus
     message_id: str

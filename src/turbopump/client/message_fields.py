@@ -78,7 +78,7 @@ and this client has no argument: the timers, BUYER_ID, and UNIQ_KEY for sending 
 
 
 def check_topic(topic: object) -> None:
-    """Raises InvalidArgument for a name that no topic can have."""
+    """Raises InvalidArgument unless `topic` is a text that a topic can have as its name."""
     if not isinstance(topic, str):
         raise InvalidArgument(f"topic must be text, got {type(topic).__name__}")
     check_name("topic", topic, names.check_topic)

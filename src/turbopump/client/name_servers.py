@@ -18,13 +18,13 @@ IN_HTTP = "it answers in HTTP; give the address of the name server, whose port i
 
 
 class Caller(Protocol):
-    """What the client needs of `remoting.Client`."""
+    """Interface of `remoting.Client`: sends a request to an address and returns the answer."""
 
     async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
 
 
 def successful(answer: Command, server: str = "") -> Command:
-    """Returns a successful answer. Raises Refused for any other code, with a note that names the server."""
+    """Returns `answer` if its code is SUCCESS; else raises Refused, with a note that names the server."""
     if answer.code != ResponseCode.SUCCESS:
         refused = refusal(answer.code, answer.remark)
         if server:
@@ -34,7 +34,7 @@ def successful(answer: Command, server: str = "") -> Command:
 
 
 class NameServers:
-    """Asks one of the name servers, chosen at random, and the next one when it does not answer."""
+    """Sends requests to one name server, chosen at random, and to the next one when it does not answer."""
 
     addresses: tuple[str, ...] = ()
     _current = 0
@@ -45,7 +45,7 @@ class NameServers:
         self.replace(addresses)
 
     def replace(self, addresses: Sequence[str]) -> None:
-        """Replaces the addresses. The server in use stays in use if it is among them."""
+        """Replaces the addresses; keeps the server in use if it is among them, else chooses one at random."""
         used = self.addresses[self._current] if self.addresses else None
         self.addresses = tuple(addresses)
         if used in self.addresses:
@@ -54,9 +54,9 @@ class NameServers:
             self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
-        """Returns the answer of one of the servers, whatever its code.
+        """Returns a name server's answer, whatever its code. Raises Unreachable when none answers.
 
-        Raises Unreachable when none answers, and NoNameServer when it is another kind of server.
+        Raises NoNameServer when it is another kind of server.
         """
         failure = OSError("none is known")
         for _ in self.addresses:

@@ -10,7 +10,7 @@ SEPARATOR = "%"
 
 
 def wrap(namespace: str, name: str) -> str:
-    """Returns the name of a topic or group as brokers know it.
+    """Returns the wire name of a topic or group: with the namespace's prefix, unless it is a system name.
 
     >>> wrap("shop", "orders"), wrap("shop", "%RETRY%billing"), wrap("shop", "shop%orders")
     ('shop%orders', '%RETRY%shop%billing', 'shop%orders')
@@ -24,7 +24,7 @@ def wrap(namespace: str, name: str) -> str:
 
 
 def unwrap(namespace: str, name: str) -> str:
-    """Returns the name of a topic or group as the user knows it; names of other namespaces stay.
+    """Returns the user's name of a topic or group, without the namespace's prefix; other names unchanged.
 
     >>> unwrap("shop", "shop%orders"), unwrap("shop", "%DLQ%shop%billing"), unwrap("shop", "bar%orders")
     ('orders', '%DLQ%billing', 'bar%orders')
@@ -37,7 +37,7 @@ def unwrap(namespace: str, name: str) -> str:
 
 
 def marks(namespace: str) -> dict[str, str]:
-    """Returns the header fields of every request for `namespace_v2`, which is not part of names."""
+    """Returns the fields `nsd` and `ns` that each request has with a `namespace_v2`; without one, none."""
     return {"nsd": "true", "ns": namespace} if namespace else {}
 
 

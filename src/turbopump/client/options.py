@@ -74,7 +74,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ReadingOptions(ClientOptions, total=False):
-    """Settings of both kinds of consumers."""
+    """Settings of push and pull consumers."""
 
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere

@@ -8,7 +8,7 @@ from turbopump.client.namespace import unwrap, wrap
 
 @dataclass(frozen=True, slots=True)
 class QueueNames:
-    """Converts names between wire and user; without a namespace they are the same.
+    """Converts topics and queues between wire names, with the namespace's prefix, and the user's names.
 
     >>> names = QueueNames("shop")
     >>> names.on_wire(MessageQueue("orders", "broker-a", 0)).topic

@@ -37,7 +37,7 @@ AWAY_S = 10.0  # how long an address that failed is avoided
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One server of a broker: id 0 is the master, others are slaves."""
+    """One process of a broker, by id and address: id 0 is the master, others are slaves."""
 
     id: int
     address: str
@@ -62,15 +62,15 @@ class TopicRoute:
         return self.brokers.get(broker, {}).get(MASTER_ID)
 
     def reader(self, broker: str) -> str | None:
-        """Returns the address to read at: the master, or without one the slave with the lowest id."""
+        """Returns the master's address, else that of the slave with the lowest id; None: none is known."""
         replica = self.replica(broker)
         return replica.address if replica is not None else None
 
     def replica(self, broker: str, wanted: int = MASTER_ID, away: Collection[str] = ()) -> Replica | None:
-        """Returns the server to read from; None: the broker has no address.
+        """Returns the server of a broker to read from, preferably with id `wanted`; None: none is known.
 
-        It is the wanted one; if a wanted slave is missing, the next; else any, lowest id first. Addresses in
-        `away` come last.
+        If a wanted slave is missing, it is the next one; else any, lowest id first. Addresses in `away` come
+        last.
         """
         known = self.brokers.get(broker, {})
         first = [wanted] if wanted == MASTER_ID else [wanted, wanted + 1]
@@ -80,7 +80,7 @@ class TopicRoute:
 
 
 def route_of(topic: str, data: bodies.TopicRouteData) -> TopicRoute:
-    """Makes a route of a name server's answer.
+    """Converts a name server's answer to the route of `topic`: queues to send to, to read, and brokers.
 
     For an order topic the text `broker:n;broker:n` alone says to which queues one can send.
     """
@@ -110,7 +110,7 @@ def _of_order(topic: str, text: str) -> list[MessageQueue]:
 
 
 def route_of_new(topic: str, template: TopicRoute, most: int = NEW_TOPIC_QUEUES) -> TopicRoute:
-    """Returns the route that a topic will have when a send creates it like TBW102, with `most` queues."""
+    """Returns the route of a topic that a send will create: up to `most` queues per broker of `template`."""
     queues = tuple(
         MessageQueue(topic, queue.broker, queue.id) for queue in template.publish if queue.id < most
     )
@@ -118,7 +118,7 @@ def route_of_new(topic: str, template: TopicRoute, most: int = NEW_TOPIC_QUEUES)
 
 
 class RouteCache:
-    """The known routes of a client."""
+    """The topic routes that a client has asked name servers for, and the addresses that failed lately."""
 
     def __init__(self, name_servers: NameServers, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._name_servers = name_servers
@@ -129,9 +129,10 @@ class RouteCache:
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
 
     async def find(self, topic: str) -> TopicRoute:
-        """Returns a known route, or asks for it.
+        """Returns the cached route, or asks for it if missing or in doubt. Raises TopicNotFound or OSError.
 
-        Raises TopicNotFound when no broker has the topic, OSError when no name server answers.
+        Raises TopicNotFound when no broker has the topic, OSError when no name server answers and no route is
+        cached.
         """
         known = self._known.get(topic)
         if known is not None and topic not in self._doubted:
@@ -144,18 +145,21 @@ class RouteCache:
             return known
 
     def known(self, topic: str) -> TopicRoute | None:
-        """Returns the known route without a request, even if it is in doubt."""
+        """Returns the cached route without a request, even if it is in doubt; None: there is none."""
         return self._known.get(topic)
 
     async def find_or_template(self, topic: str, queues: int = NEW_TOPIC_QUEUES) -> TopicRoute:
-        """Returns the route for a send; of a new topic, the queues that the send will create."""
+        """Returns the route for a send; for a new topic the queues that the send will create.
+
+        Raises TopicNotFound when brokers do not create topics, else as `find`.
+        """
         try:
             return await self.find(topic)
         except TopicNotFound:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks for the route now. Raises as `find`."""
+        """Asks a name server for the route now and caches it. Raises TopicNotFound, OSError or Refused."""
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)
@@ -183,14 +187,17 @@ class RouteCache:
             self._failures.log(topic, "Cannot refresh the route of %s: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
-        """Returns the address to read this queue at.
+        """Returns the address at which to read a queue: the master, else a slave.
 
-        Raises as `find`, or ConnectionError when there is none.
+        Raises as `find`, or ConnectionError when no address is known.
         """
         return (await self.replica(queue)).address
 
     async def replica(self, queue: MessageQueue, wanted: int = MASTER_ID) -> Replica:
-        """Returns the server to read this queue from, preferably the wanted one. Raises as `reader`."""
+        """Returns the server to read a queue from, preferably the one with id `wanted`.
+
+        Raises as `find`, or ConnectionError when no address is known.
+        """
         route = await self.find(queue.topic)
         found = route.replica(queue.broker, wanted, self._away_now() if self._away else ())
         if found is None:
@@ -201,9 +208,10 @@ class RouteCache:
     async def ask_replica(
         self, queue: MessageQueue, ask: Callable[[Replica], Awaitable[T]], wanted: int = MASTER_ID
     ) -> T:
-        """Asks one of the broker's servers: the wanted one, or at once another when that cannot be reached.
+        """Returns `await ask(server)` for the queue's `wanted` server, or for another if it is unreachable.
 
-        A server that is connected and silent has used up the time: then the next call goes to another one.
+        A server that is connected and silent has used up the time: its TimeoutError is raised, and the next
+        call goes to another server.
         """
         replica = await self.replica(queue, wanted)
         try:
@@ -226,7 +234,7 @@ class RouteCache:
         return found if found.address != than.address else None
 
     def failed(self, topic: str, address: str) -> None:
-        """Reports that an address did not answer: it is avoided for a while, and the route is in doubt."""
+        """Notes that an address did not answer: avoids it for AWAY_S seconds, and doubts the route."""
         self._away[address] = asyncio.get_running_loop().time() + AWAY_S
         self.doubt(topic)
 
@@ -236,12 +244,12 @@ class RouteCache:
         return self._away
 
     def doubt(self, topic: str) -> None:
-        """Marks a route as doubtful: `find` asks for it again."""
+        """Marks the cached route as doubtful, so that the next `find` asks a name server."""
         self._doubted.add(topic)
 
 
 class RoundRobin:
-    """Chooses the queues of each topic in turn; avoids the broker that has just failed if it can."""
+    """Chooses the queues of each topic in turn, and if possible none of the broker to avoid."""
 
     def __init__(self, chance: Chance) -> None:
         self._first = chance.randrange(1 << 16)

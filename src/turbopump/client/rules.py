@@ -21,7 +21,7 @@ SAFE_PROPERTY_CHARACTERS = properties.MAX_BYTES // 4  # fewer can never be too m
 
 
 def check_group(group: object) -> None:
-    """Raises InvalidArgument for a name that no group of a client may have."""
+    """Raises InvalidArgument unless `group` can be the name of a client's group (not DEFAULT_PRODUCER)."""
     if not isinstance(group, str):
         raise InvalidArgument(f"group must be text, got {type(group).__name__}")
     if group == DEFAULT_GROUP:
@@ -30,14 +30,14 @@ def check_group(group: object) -> None:
 
 
 def check_seconds(seconds: float, name: str = "timeout") -> float:
-    """Returns a duration that is a number. Raises InvalidArgument."""
+    """Returns `seconds` if it is a number and not NaN; else raises InvalidArgument."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
         raise InvalidArgument(f"{name} must be seconds, such as {name}=1.5, got {seconds!r}")
     return seconds
 
 
 def check_timeout(timeout: float) -> float:
-    """Returns a timeout; refuses a number that looks like milliseconds. Raises InvalidArgument."""
+    """Returns `timeout` in seconds. Raises InvalidArgument if it is no number, or looks like milliseconds."""
     if check_seconds(timeout) > LOOKS_LIKE_MS:
         raise InvalidArgument(
             f"timeout must be seconds, got {timeout}, which looks like milliseconds: write {timeout / 1000}"
@@ -47,13 +47,16 @@ def check_timeout(timeout: float) -> float:
 
 @dataclass
 class SendRules:
-    """The rules for the messages of one producer. Topics that passed are remembered."""
+    """Checks the messages of one producer before they are sent; remembers topics that passed."""
 
     max_message_size: int
     _topics: set[str] = field(default_factory=set)
 
     def check(self, message: Message) -> None:
-        """Raises InvalidArgument for a message that may not be sent. Its fields were checked before."""
+        """Raises InvalidArgument for a topic that may not be sent to, or a body that is empty or too large.
+
+        The other fields were checked when the message was made.
+        """
         if not isinstance(message, Message):
             raise InvalidArgument(
                 f"message must be a Message, got {type(message).__name__}: write Message(topic, body)"
@@ -66,7 +69,10 @@ class SendRules:
             raise InvalidArgument(_body_error(len(message.body), self.max_message_size))
 
     def check_half(self, message: Message) -> None:
-        """Checks a message that a ledger decides about: it may be delayed, from its commit on."""
+        """Raises InvalidArgument for a message that may not be a half message of a ledger.
+
+        It may be delayed, from its commit on.
+        """
         self.check(message)
         if message.priority is not None:
             raise InvalidArgument("priority must not be given for a message of a ledger: leave it out")
@@ -74,7 +80,7 @@ class SendRules:
             raise InvalidArgument("a ledger must not send to retry topics: send these messages one by one")
 
     def check_batch(self, messages: Sequence[Message]) -> None:
-        """Checks that messages can be sent as one batch."""
+        """Raises InvalidArgument unless the messages may be one batch: one topic, no delay, no priority."""
         for message in messages:
             self.check(message)
             if message.is_delayed or not TIMERS.isdisjoint(message.properties):
@@ -99,7 +105,7 @@ def check_target(topic: str) -> None:
 
 
 def check_queue(queue: MessageQueue, message: Message) -> None:
-    """Raises InvalidArgument for a queue of another topic."""
+    """Raises InvalidArgument for a queue of another topic than the message's."""
     if queue.topic != message.topic:
         raise InvalidArgument(
             f"queue must be one of topic {message.topic}, got queue {queue.id} of {queue.topic}: "
@@ -108,7 +114,7 @@ def check_queue(queue: MessageQueue, message: Message) -> None:
 
 
 def check_packed(packed: str) -> None:
-    """Raises InvalidArgument when all properties together, with those that the client adds, are too long."""
+    """Raises InvalidArgument if the packed properties, with those that the client adds, are too long."""
     if len(packed) > SAFE_PROPERTY_CHARACTERS and (size := len(packed.encode())) > properties.MAX_BYTES:
         raise InvalidArgument(
             f"the properties with tags and keys must have at most {properties.MAX_BYTES} bytes, got {size}: "

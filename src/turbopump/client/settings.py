@@ -33,23 +33,23 @@ def setting(
     high: float | None = None,
     unit: str = "",
 ) -> T:
-    """Makes a field with its documentation and bounds.
+    """Returns the dataclass field of a setting: default, description, Java name, bounds and unit.
 
-    With `unit` "s" a number like milliseconds is refused.
+    With `unit` "s" a number that looks like milliseconds is refused.
     """
     about = {"doc": doc, "java": java, "low": low, "high": high, "unit": unit}
     return dataclasses.field(default=default, metadata=about)
 
 
 class MessageModel(Enum):
-    """Whether one member of the group gets a message, or each."""
+    """Whether one member of the group gets a message (CLUSTERING), or each (BROADCASTING)."""
 
     CLUSTERING = "clustering"
     BROADCASTING = "broadcasting"
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group begins that never committed an offset.
+    """Where a group that never committed an offset begins to read a queue.
 
     A broker that still has a queue's first message in memory answers "0" for a new group, so LAST then begins
     at the first message too. A new or empty queue is read from its first message on, whenever that arrives,
@@ -62,7 +62,7 @@ class ConsumeFromWhere(Enum):
 
 
 class LatencyTable(Enum):
-    """Tables of Apache's clients for how long a producer avoids a slow broker."""
+    """Which version of Apache's clients defines how long a producer avoids a slow broker."""
 
     V5 = "5.x"
     V4 = "4.x"
@@ -288,7 +288,7 @@ class ProducerSettings(ClientSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings(ClientSettings):
-    """Settings of both kinds of consumers."""
+    """Settings of push and pull consumers."""
 
     message_model: MessageModel = setting(
         MessageModel.CLUSTERING, "whether one member of the group gets a message, or each", "messageModel"
@@ -531,7 +531,7 @@ def _a(kind: type) -> str:
 
 
 def _meant(kind: type[ClientSettings], name: str, value: Any) -> Any:
-    """Returns the enum member that its value or Apache's name means, as a file gives it."""
+    """Returns the enum member that `value` names, or `value` itself for a setting that is no enum."""
     default = next(field.default for field in dataclasses.fields(kind) if field.name == name)
     if not isinstance(default, Enum) or isinstance(value, Enum):
         return value
@@ -552,7 +552,10 @@ S = TypeVar("S", bound=ClientSettings)
 
 
 def made(kind: type[S], given: Mapping[str, Any], defaults: Mapping[str, Any] = {}) -> S:
-    """Makes settings of a kind from what is given, then `defaults`, then the defaults of the kind."""
+    """Makes checked settings of a kind: `given` wins over `defaults`, these over the defaults of the kind.
+
+    Raises InvalidArgument for a name in `given` that does not exist and for a value that is not valid.
+    """
     known = {field.name for field in dataclasses.fields(kind)}
     for name in given:
         if name not in known:

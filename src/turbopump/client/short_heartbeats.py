@@ -16,7 +16,7 @@ from turbopump.protocol.headers.client import HeartbeatResponse
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A hash of the subscriptions in a heartbeat, and their versions."""
+    """A hash of the groups and subscriptions in a heartbeat, and the versions of the subscriptions."""
 
     number: int
     versions: tuple[int, ...]
@@ -46,7 +46,7 @@ class ShortHeartbeats:
     """Address → what a broker has that supports short heartbeats."""
 
     def message(self, address: str, described: bodies.HeartbeatData) -> bodies.HeartbeatData:
-        """Returns the heartbeat for this broker."""
+        """Returns the heartbeat for a broker, without subscriptions if that broker has the current ones."""
         mark = Fingerprint.of(described)
         marked = replace(described, heartbeatFingerprint=mark.number)
         if self._told.get(address) != mark:

@@ -5,7 +5,7 @@ MAX_SHOWN = 80
 
 
 def body_text(body: bytes, most: int = MAX_SHOWN) -> str:
-    """Returns a body as a Python literal: as text if it is UTF-8, with control characters escaped.
+    """Returns up to `most` characters of a body as a Python literal: of text if it is UTF-8, else bytes.
 
     >>> body_text("größe".encode()), body_text(bytes([1, 255])), body_text(b"x" * 100, 5)
     ("'größe'", "b'\\\\x01\\\\xff'", "'xxxxx'… (100 bytes)")

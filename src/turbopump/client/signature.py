@@ -12,7 +12,7 @@ K = TypeVar("K", bound=type)
 
 
 def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
-    """Decorates a class so that its signature lists all settings.
+    """Returns a decorator that adds all settings to a class's signature and docstring, for `help()`.
 
     The constructor still gets them as `**settings`, so that missing ones can come from
     `turbopump.configure()` or the configuration file.
@@ -28,7 +28,7 @@ def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
 
 
 def _list(settings: type[ClientSettings]) -> str:
-    """Returns one line for each setting, for `help()`."""
+    """Returns the end of a docstring: one line for each setting, with its default."""
     lines = [
         f"    {field.name} = {default_text(field.default)}: {field.metadata['doc']}"
         for field in dataclasses.fields(settings)
@@ -52,7 +52,7 @@ def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.
 
 
 class ShownDefault:
-    """A default that is shown as a reader would write it."""
+    """A stand-in for a default in a signature, whose `repr` is the given text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -62,7 +62,7 @@ class ShownDefault:
 
 
 def default_text(value: object) -> str:
-    """Returns a default as a reader would write it.
+    """Returns a setting's default as Python source, as a reader would write it.
 
     >>> default_text(frozenset({2, 1}))
     '{1, 2}'

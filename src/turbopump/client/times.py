@@ -14,7 +14,7 @@ Time = datetime | timedelta | int | str
 
 
 def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
-    """Returns milliseconds since 1970. Raises InvalidArgument.
+    """Returns a point in time as milliseconds since 1970. Raises InvalidArgument, whose text has `name`.
 
     >>> time_ms("2026-11-01T00:00:00Z", 0), time_ms("10m", 600_000), time_ms(timedelta(seconds=-1), 5000)
     (1793491200000, 0, 4000)
@@ -26,7 +26,10 @@ def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
 
 
 def past_ms(when: Time, now_ms: int, name: str = "when") -> int:
-    """Returns a past time for reading stored messages: a time in the future would skip all of them."""
+    """Returns a time as milliseconds since 1970. Raises InvalidArgument for a timedelta into the future.
+
+    For reading stored messages: a time in the future would skip all of them.
+    """
     if isinstance(when, timedelta) and when > timedelta():
         raise InvalidArgument(f"{name} must not lie in the future, got {when!r}: write -{when!r}")
     return time_ms(when, now_ms, name)
