@@ -1,4 +1,4 @@
-"""Batches single sends on behalf of the user (`auto_batch`): each waits a moment for others of its kind.
+"""Collects single sends into batches (`auto_batch`): a message waits a moment for others of its topic.
 
 In: one message at a time. Out: a receipt for each, as if it had been sent alone. A batch is sent when it
 holds enough bytes or its oldest message has waited long enough. The caller sends at once what a batch cannot
@@ -35,7 +35,7 @@ MAX_PROPERTY_CHARACTERS = 4096
 
 @dataclass
 class _OpenBatch:
-    """A batch that still takes messages."""
+    """A batch that still takes messages, with the receipt of each; `size` counts the bytes of the bodies."""
 
     queue: MessageQueue | None
     messages: list[Message] = field(default_factory=list)
@@ -57,7 +57,7 @@ class AutoBatcher:
         self._flushes = Tasks(log)
 
     def takes(self, message: Message) -> bool:
-        """Returns whether the message can be batched; if not, send it alone."""
+        """Returns whether the message may join a batch; False also if too many bytes wait: send it alone."""
         size, settings = len(message.body), self._settings
         if size > settings.batch_max_bytes or self.held + size > settings.total_batch_max_bytes:
             return False
@@ -69,9 +69,9 @@ class AutoBatcher:
         return NEVER_BATCHED.isdisjoint(own) and sum(map(len, own.values())) <= MAX_PROPERTY_CHARACTERS
 
     async def send(self, message: Message, queue: MessageQueue | None) -> SendResult:
-        """Adds the message to a batch and returns its receipt; `queue` includes the namespace, None is any.
+        """Adds the message to an open batch; returns its result when the batch is stored. No `queue`: any.
 
-        Raises what a send raises.
+        `queue` has its wire name, with the namespace. Raises what a send raises.
         """
         loop = asyncio.get_running_loop()
         key = message.topic, queue, message.wait_store_ok, message.tags
@@ -89,7 +89,7 @@ class AutoBatcher:
         return await receipt
 
     async def close(self) -> None:
-        """Returns when every message that was collected is sent, or has failed."""
+        """Sends all open batches; returns when every collected message is stored or has failed."""
         for key in list(self._open):
             self._flush(key)
         await self._flushes.wait()
@@ -124,7 +124,7 @@ class AutoBatcher:
         pick: Pick | None,
         receipts: list[asyncio.Future[SendResult]],
     ) -> None:
-        """Sends one request and resolves the receipts of its messages."""
+        """Sends one request and sets the result, or the exception, of the receipt of each of its messages."""
         try:
             results = batches.split_result(await self._deliver(prepared, pick), ids)
         except Exception as error:

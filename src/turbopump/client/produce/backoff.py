@@ -1,4 +1,4 @@
-"""Pauses of a send before it tries a broker again that has just failed. Pure: chance is given."""
+"""Computes how long a send waits before it retries a broker that has just failed. Pure: chance is given."""
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 0.5
@@ -7,7 +7,7 @@ _MAX_DOUBLINGS = 10
 
 
 def pause_s(round: int, jitter: float) -> float:
-    """Returns the pause after round 0, 1, 2 … of failures.
+    """Returns the seconds to wait after failed round 0, 1, 2 …: twice as long each time, at most 0.5.
 
     `jitter` from 0 to 1 takes up to half of it away, so that senders which failed together do not come back
     together.

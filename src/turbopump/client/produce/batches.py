@@ -1,4 +1,4 @@
-"""Several messages in one request: cuts them into chunks that brokers accept, and splits the answer again.
+"""Packs several messages into batch requests of a size that brokers accept, and splits the results again.
 
 A broker stores the messages of a chunk one after another in one queue. It answers with the offset of the
 first and the ids of all, separated by commas.
@@ -21,7 +21,7 @@ BATCH_ITEM_HEADER_BYTES = 22  # of a message in a batch, without body and proper
 def prepared_chunks(
     packer: MessagePacker, messages: Sequence[Message], max_bytes: int
 ) -> Iterator[tuple[PreparedSend, list[str]]]:
-    """Yields the messages in chunks of at most `max_bytes`, in order, each with the ids of its messages.
+    """Yields sends of at most `max_bytes` for the messages in order, each with its messages' unique ids.
 
     A message that is alone in its chunk is sent as a single one, without the batch header: so a message of
     the maximum size fits too.
@@ -60,7 +60,7 @@ def _prepared_chunk(
 def prepared_batch(
     packer: MessagePacker, topic: str, body: bytes, key: str = "", waits: bool = True
 ) -> PreparedSend:
-    """Prepares a send of messages that are packed already; `key` is the unique key of the first one."""
+    """Returns the batch send of a `body` of packed messages; `key` is the unique id of the first message."""
     whole = Message(topic, b"", wait_store_ok=waits)
     own = packer.own_properties(whole, {properties.UNIQUE_KEY: key})
     del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole batch to each message
@@ -69,7 +69,7 @@ def prepared_batch(
 
 
 def split_result(result: SendResult, keys: Sequence[str]) -> list[SendResult]:
-    """Splits the result of a chunk into one for each of its messages."""
+    """Splits the result of a batch request into one per message; `keys` are the messages' unique ids."""
     ids = result.offset_message_id.split(",")
     if len(ids) != len(keys):  # a topic that keeps batches whole has one id for all
         ids = [result.offset_message_id] * len(keys)

@@ -21,7 +21,7 @@ FAILED_AS_SLOW_AS_4_X_S = 30.0
 
 @dataclass
 class BrokerHealth:
-    """Which brokers to avoid, and which cannot be reached, by broker name."""
+    """Remembers by broker name until when a slow or failed broker is avoided, and which are unreachable."""
 
     latency_max: Sequence[float]
     not_available_duration: Sequence[float]
@@ -34,7 +34,7 @@ class BrokerHealth:
     def record(
         self, broker: str, latency_s: float, now: float, *, failed: bool = False, reachable: bool = True
     ) -> None:
-        """Records the end of a try. A new pause never shortens the current one."""
+        """Records the latency or failure of a try; never shortens how long the broker is avoided."""
         pause_s = self.pause_for(self.failed_as_slow_as_s if failed else latency_s)
         if pause_s > 0 and now + pause_s > self._until.get(broker, 0.0):
             self._until[broker] = now + pause_s
@@ -44,7 +44,7 @@ class BrokerHealth:
             self._unreachable.add(broker)
 
     def pause_for(self, latency_s: float) -> float:
-        """Returns how long to avoid a broker after this latency: the entry of the highest step reached."""
+        """Returns the seconds to avoid a broker after this latency, by the table; 0: it is not avoided."""
         steps = zip(self.latency_max, self.not_available_duration, strict=False)
         return next((pause for step, pause in reversed([*steps]) if latency_s >= step), 0.0)
 
@@ -58,7 +58,7 @@ class BrokerHealth:
         return sorted(self._unreachable)
 
     def reached(self, broker: str) -> None:
-        """Marks a broker as reachable again. A pause that is not over stays."""
+        """Marks a broker as reachable again; a pause in which it is avoided still runs to its end."""
         self._unreachable.discard(broker)
 
     def forget(self, broker: str) -> None:
@@ -67,7 +67,7 @@ class BrokerHealth:
 
 
 def broker_health(settings: ProducerSettings) -> BrokerHealth:
-    """Makes a `BrokerHealth` by the table that the settings choose. Raises InvalidArgument for two tables."""
+    """Returns a BrokerHealth with the latency table of the settings; InvalidArgument if they set two."""
     is_probed = settings.start_detector_enable
     if settings.latency_table is LatencyTable.V5:
         return BrokerHealth(settings.latency_max, settings.not_available_duration, is_probed)

@@ -1,4 +1,4 @@
-"""Probes brokers that could not be reached (`start_detector_enable`) with a request that costs nothing.
+"""Probes unreachable brokers (`start_detector_enable`) with a cheap request, to find when they answer again.
 
 A broker that answers a probe counts as reachable again; without probes it does so when a message was sent to
 it.
@@ -26,7 +26,7 @@ PROBE_ROUND_S = 3.0  # between two checks which brokers are due
 
 @dataclass
 class BrokerProbe:
-    """Asks unreachable brokers regularly whether they answer again."""
+    """Sends probes regularly to brokers that are unreachable, and marks those that answer as reachable."""
 
     health: BrokerHealth
     calls: Caller
@@ -51,7 +51,7 @@ class BrokerProbe:
             await self.probe_due()
 
     async def probe_due(self) -> None:
-        """Makes one round: probes every unreachable broker whose interval is over."""
+        """Probes each unreachable broker whose interval is over, and marks those that answer as reachable."""
         now = self.clock.monotonic()
         due = [broker for broker in self.health.unreachable() if self._next.get(broker, 0.0) <= now]
         self._next = {broker: at for broker, at in self._next.items() if at > now}

@@ -1,4 +1,4 @@
-"""The ledger of decisions: writes many messages exactly once, for a stream's sink or a long import.
+"""Client of the ledger of decisions at the brokers: writes batches of messages exactly once.
 
 In: messages in batches, written by attempts that may fail, be repeated, or outlive their time. Out: of each
 batch the messages of the attempts that were chosen, each once, whatever process dies meanwhile. The brokers
@@ -56,16 +56,16 @@ KeyOf = Callable[[Message], object]
 
 
 class LedgerNotSupported(ClientError):
-    """A broker of the cluster keeps no ledger: it is Apache's, or an older one of ours."""
+    """Raised when a broker of the cluster keeps no ledger: it is Apache's, or an older Turbopump."""
 
 
 class SpoiledWriter(ClientError):
-    """A frame of this writer was not acknowledged, so it may or may not be stored: make a new writer."""
+    """Raised after a frame of a writer was not acknowledged; it may be stored or not: make a new writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an attempt has written and had acknowledged: pass it to the process that decides."""
+    """Token, number of messages and brokers of what one writer got acknowledged: an argument of `decide`."""
 
     token: str
     count: int
@@ -74,7 +74,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a call of `end`. Brokers in `behind` will settle by themselves when they can."""
+    """The result of `Ledger.end`: messages committed and rolled back, and brokers that have not finished.
+
+    Brokers in `behind` will settle by themselves when they can.
+    """
 
     committed: int
     rolled_back: int
@@ -82,7 +85,9 @@ class Ended:
 
 
 class Ledger:
-    """The decisions of one transactional id, which outlives its writers.
+    """The client of one transactional id in the ledger: opens runs, makes writers, decides and ends batches.
+
+    The id outlives its writers.
 
         async with Ledger("orders-v1", "127.0.0.1:9876") as ledger:
             await ledger.open("run-7")
@@ -121,7 +126,7 @@ class Ledger:
     # Open and close
 
     async def open(self, run: str) -> None:
-        """Begins a run; what earlier runs have not decided is rolled back.
+        """Begins a run and fences all earlier runs of the id: what they have not decided is rolled back.
 
         Raises Fenced for a run that another one ended, LedgerNotSupported, and Unreachable while a broker
         that may know the id cannot be reached.
@@ -161,11 +166,11 @@ class Ledger:
         return await self.highest() >= batch
 
     async def highest(self) -> int:
-        """Returns the last batch that is decided; -1: none is."""
+        """Returns the number of the highest decided batch; -1: none is decided."""
         return (await self._book([])).highest
 
     async def is_current(self) -> bool:
-        """Returns whether no other run has taken over."""
+        """Returns whether this ledger's run is the latest of the id; False: another run has taken over."""
         return (await self._book([])).run == self.run
 
     async def check_supported(self) -> None:
@@ -173,16 +178,16 @@ class Ledger:
         await self._everywhere(await self._masters(), self._home_by)
 
     def writer(self, batch: int) -> "Writer":
-        """Returns a writer for one attempt at a part of a batch."""
+        """Returns a writer with a new token: one attempt to write messages of a batch."""
         self._check_opened()
         token = f"{self.admin.chance.getrandbits(96):024x}"
         return Writer(self, batch, token)
 
     async def decide(self, batch: int, written: Iterable[Written]) -> frozenset[str]:
-        """Decides a batch; returns the tokens that have won it: these, or those that were chosen before.
+        """Decides whose messages count in a batch; returns the tokens chosen, now or by an earlier call.
 
-        Once it returns, they will be committed and all others rolled back, whatever process dies. Raises
-        Fenced.
+        Once it returns, messages of these tokens will be committed and all others rolled back, whatever
+        process dies. Raises Fenced.
         """
         self._check_opened()
         chosen = [one for one in written if one.count]
@@ -195,7 +200,10 @@ class Ledger:
         return frozenset(wire.read_entry(answer).tokens)
 
     async def end(self, batch: int) -> Ended:
-        """Settles decisions up to this batch now instead of within half a minute. Can be repeated."""
+        """Makes brokers settle all decided batches up to this one now, not within half a minute.
+
+        Can be repeated.
+        """
         book = await self._book([])
         others = sorted({*book.owed, *await self._masters()} - {self.home})
         ends = await asyncio.gather(*(self._end_at(broker, batch) for broker in others))
@@ -209,16 +217,17 @@ class Ledger:
         return Ended(sum(one.committed for one in done), sum(one.rolledBack for one in done), behind)
 
     async def _end_at(self, broker: str, batch: int) -> LedgerEndResponse | None:
-        """Ends a batch at one broker; None: it cannot be reached, or cannot end it now."""
+        """Settles the batches up to `batch` at one broker; None: it cannot be reached, or refused."""
         try:
             return await self._ended(broker, LedgerEndRequest(id=self.id, batch=batch))
         except (Unreachable, Refused):
             return None
 
     async def _ended(self, broker: str, header: LedgerEndRequest) -> LedgerEndResponse:
-        """Ends a batch at one broker, which ends a part of a large one at each call.
+        """Repeats LEDGER_END at one broker while it settles more; returns the sums and what is left.
 
-        What is left when a call ended nothing more is not decided, or cannot be ended now.
+        A broker settles a part of a large batch at each call. What is left when a call settled nothing more
+        is not decided, or cannot be settled now.
         """
         committed = rolled_back = 0
         while True:
@@ -246,7 +255,7 @@ class Ledger:
         return wire.read_book(answer)
 
     async def _home_by(self, broker: str) -> str:
-        """Returns the home of the ledger as one broker knows it; empty: it knows none."""
+        """Returns the name of the id's home broker as `broker` knows it; empty: that broker knows none."""
         try:
             answer = await self._ask(broker, RequestCode.LEDGER_READ, LedgerReadRequest(id=self.id))
         except QueryNotFound:
@@ -267,7 +276,7 @@ class Ledger:
             raise
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeats a request while a broker restarts; only for requests that may be repeated."""
+        """Calls `ask` up to TRIES times while it raises Unreachable; for requests that may be repeated."""
         for _ in range(TRIES - 1):
             try:
                 return await ask()
@@ -279,7 +288,7 @@ class Ledger:
         return list(await asyncio.gather(*map(ask, brokers)))
 
     async def _masters(self) -> list[str]:
-        """Returns the names of all brokers of the cluster that are registered now."""
+        """Returns the names of the cluster's registered masters, sorted, and notes their addresses."""
         layout = await self.admin.clusters.layout()
         self.cluster = self.cluster or _only(layout)
         there = (one for one in layout.brokers if one.cluster == self.cluster and one.id == MASTER_ID)
@@ -288,7 +297,7 @@ class Ledger:
         return sorted(found)
 
     async def address(self, broker: str) -> str:
-        """Returns the address of a broker. Raises Unreachable when no name server knows it now."""
+        """Returns the address of a broker's master. Raises Unreachable when no name server knows it now."""
         if broker not in self._addresses:
             await self._masters()
         if broker not in self._addresses:
@@ -311,7 +320,7 @@ def _only(layout: Layout) -> str:
 
 
 class Writer:
-    """One attempt at a part of a batch: consumers see its messages only if its token wins the batch.
+    """One attempt to write messages of a batch: consumers see them only if a decision chooses its token.
 
     When a call of `send` fails the writer is spoiled: make a new one, and start from the first message.
     """
@@ -332,13 +341,13 @@ class Writer:
 
     @property
     def written(self) -> Written:
-        """What was sent and acknowledged. Raises SpoiledWriter when a frame was not acknowledged."""
+        """What was acknowledged so far. Raises SpoiledWriter after a failure and while a `send` runs."""
         if self._is_spoiled or self._sending:
             raise SpoiledWriter(f"a frame of writer {self.token} is not acknowledged: begin a new writer")
         return Written(self.token, self._count, tuple(sorted(self._brokers)))
 
     async def send(self, messages: Sequence[Message], by: KeyOf | None = None) -> None:
-        """Sends messages and returns when brokers have stored all of them.
+        """Stores messages that consumers see only after a decision; returns when brokers have all of them.
 
         `by`: messages of one key go to one queue, in order; without it the queues take turns. A delay counts
         from the commit on.
@@ -349,7 +358,7 @@ class Writer:
         )
 
     async def send_packed(self, frames_by_broker: Iterable[BrokerFrames]) -> None:
-        """Sends messages that the caller has packed, as bodies of batch sends.
+        """Sends frames that the caller has packed as bodies of batch sends; a failure spoils the writer.
 
         Each message names its topic and queue (REAL_TOPIC, REAL_QID) and has a unique key.
         """
@@ -370,7 +379,7 @@ class Writer:
             self._sending -= 1
 
     async def _send_all(self, broker: str, address: str, frames: Iterable[tuple[bytes, int]]) -> None:
-        """Sends one frame after the other, so that messages of a queue keep their order."""
+        """Sends one broker its frames, each after the previous answer, so that queues keep their order."""
         asking = self._ledger.admin.asking
         self._brokers.add(broker)
         for body, count in frames:
@@ -380,7 +389,7 @@ class Writer:
     async def _frames(
         self, messages: Sequence[Message], by: KeyOf | None
     ) -> list[tuple[str, str, list[Packed]]]:
-        """Packs the messages and groups them by broker, with its address."""
+        """Checks and packs the messages; returns, for each broker, its name, its address and its messages."""
         found: dict[str, tuple[str, list[Packed]]] = {}
         for message in messages:
             self._rules.check_half(message)
@@ -409,7 +418,7 @@ class Writer:
 
 
 def cut(packed: Sequence[Packed]) -> Iterable[list[Packed]]:
-    """Cuts messages into frames that a broker accepts; a message larger than a frame goes alone."""
+    """Yields the messages in frames that a broker accepts; a message larger than a frame is alone in one."""
     frame: list[Packed] = []
     size = 0
     for one in packed:

@@ -15,7 +15,7 @@ from turbopump.runtime.clock import Clock
 
 
 class ProducerMembership:
-    """The `instance.ProducerMember` of a producer. `group` and topics are those on the wire."""
+    """A producer as a member of its client instance (`ProducerMember`); all names include the namespace."""
 
     def __init__(self, group: str, responder: CheckResponder, clock: Clock) -> None:
         self.group = group
@@ -37,13 +37,17 @@ class ProducerMembership:
         self._responder.answer(request)
 
     def use(self, topic: str) -> None:
-        """Notes a new topic: its brokers get a heartbeat soon."""
+        """Adds a topic to those that the producer sends to; the topic's brokers get a heartbeat soon."""
         self.used.add(topic)
         if self._instance is not None:
             self._instance.heartbeats.renew()
 
     async def announce(self, sender: Sender, topic: str, deadline: float) -> None:
-        """Makes the producer known to the brokers of the topic now: they serve only clients they know."""
+        """Sends the topic's brokers a heartbeat now, once per topic; gives up silently at `deadline`.
+
+        A broker forwards replies only to producers that it knows, and asks only those about transactions.
+        Raises SendFailed when there is no route.
+        """
         assert self._instance is not None
         if topic in self._announced:
             return

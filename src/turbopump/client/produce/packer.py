@@ -24,13 +24,13 @@ COMPRESS_IN_THREAD_BYTES = 64 * 1024
 
 
 class IdSource(Protocol):
-    """Makes the unique keys of messages."""
+    """Makes the unique ids of messages."""
 
     def next(self) -> str: ...
 
 
 class MessagePacker:
-    """Prepares the messages of one producer group; `extra` are header fields of every request."""
+    """Turns messages of one producer group into `PreparedSend`s; `extra` are fields of every header."""
 
     def __init__(
         self, group: str, settings: ProducerSettings, unique_ids: IdSource, extra: Mapping[str, str]
@@ -42,7 +42,7 @@ class MessagePacker:
         self._templates: dict[str, HeaderTemplate] = {}
 
     def prepare(self, message: Message, marks: Mapping[str, str] | None = None) -> PreparedSend:
-        """Prepares one message; `marks` are properties that say what kind of message it is.
+        """Returns the PreparedSend of one message; `marks` are properties to add, as for a half message.
 
         Raises InvalidArgument when all properties together are too long.
         """
@@ -70,7 +70,7 @@ class MessagePacker:
         return prepared
 
     async def compress(self, prepared: PreparedSend) -> None:
-        """Compresses a body in a thread, because it would hold up the event loop for too long."""
+        """Compresses the body of `prepared` in place, in a thread: a large one would block the event loop."""
         prepared.body = await asyncio.to_thread(self._compressed, prepared.body)
         prepared.is_raw = False
 
@@ -79,7 +79,7 @@ class MessagePacker:
         return compression.compress(body, kind, self.settings.compress_level)
 
     def own_properties(self, message: Message, marks: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Returns the message's properties and those that a sender adds: its id, and how to store it."""
+        """Returns the message's properties, `marks`, and what a sender adds: unique id, WAIT, namespace."""
         own = message.property_map()
         if marks:
             own.update(marks)
@@ -91,7 +91,7 @@ class MessagePacker:
         return own
 
     def packed(self, message: Message) -> tuple[str, str]:
-        """Returns the id of the message and its packed properties.
+        """Returns the unique id of the message, and all its properties packed into one text.
 
         A message without properties of the user takes a fifth of the time: its text is written directly.
         """
@@ -122,7 +122,7 @@ class MessagePacker:
         return key, packed
 
     def template(self, topic: str) -> HeaderTemplate:
-        """Returns the header template of plain messages for a topic."""
+        """Returns the header template of plain messages to a topic; `topic` is without namespace."""
         known = self._templates.get(topic)
         if known is None:
             known = self._templates[topic] = self._new_template(wrap(self.settings.namespace, topic))

@@ -18,7 +18,7 @@ from turbopump.client.settings import ProducerSettings
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    """A sender, and with it what the settings ask for: message trace and probes of brokers."""
+    """The parts of a running producer: the sender and, if the settings say so, trace sender and probe."""
 
     sender: Sender
     trace_sender: TraceSender | None = None
@@ -40,7 +40,7 @@ async def start_parts(
     hooks: Sequence[SendHook],
     responder: CheckResponder,
 ) -> ProducerParts:
-    """Makes and starts the parts of a producer of this group, on an instance that it has joined."""
+    """Makes, starts and returns the parts of a producer that has joined `instance`."""
     world = instance.world
     selector: QueueSelector = RoundRobin(world.chance)
     health: BrokerHealth | None = None

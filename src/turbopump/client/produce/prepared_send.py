@@ -1,4 +1,4 @@
-"""A message, or a batch of messages, ready for the wire.
+"""`PreparedSend`, a message or batch packed for the wire, and `HeaderTemplate`, the header of all such sends.
 
 All sends of one kind share a `HeaderTemplate`, whose header is packed once for each queue. `packer.py` makes
 a `PreparedSend` of a message, `sender.py` decides where it goes.
@@ -13,7 +13,7 @@ from turbopump.protocol.packed_send import head_of
 
 
 class HeaderTemplate:
-    """The header fields that all sends of one kind have in common."""
+    """The header fields that all sends of one kind share; keeps the packed start of the header by queue."""
 
     __slots__ = ("code", "fields", "heads", "topic")
 
@@ -26,7 +26,7 @@ class HeaderTemplate:
         self.heads: dict[tuple[str, int], bytes] = {}  # broker and queue → start of the header, packed
 
     def head(self, queue: MessageQueue) -> bytes:
-        """Returns the packed start of the header for one queue."""
+        """Returns the start of the request header for sends to this queue, packed into bytes."""
         place = queue.broker, queue.id
         head = self.heads.get(place)
         if head is None:
@@ -35,12 +35,12 @@ class HeaderTemplate:
         return head
 
     def but(self, code: int | None = None, **fields: str) -> "HeaderTemplate":
-        """Returns a copy with another code or other fields."""
+        """Returns a copy of the template with another request code or other values of fields."""
         return HeaderTemplate(self.topic, {**self.fields, **fields}, self.code if code is None else code)
 
 
 class PreparedSend:
-    """A message, or a batch of messages, ready for the wire."""
+    """A message, or a batch of messages, packed for the wire: what all tries of its send have in common."""
 
     __slots__ = (
         "body",
@@ -76,7 +76,7 @@ class PreparedSend:
 
 
 def with_counters(template: HeaderTemplate, own: dict[str, str]) -> HeaderTemplate:
-    """Moves the retry counters of a copy that is sent back from its properties into the header."""
+    """Returns the template with the retry counters of `own` in its header, and removes them from `own`."""
     template = template.but(j=own.pop(properties.RECONSUME_TIME, "0"))
     max_times = own.pop(properties.MAX_RECONSUME_TIMES, "0")
     return template.but(l=max_times) if max_times != "0" else template

@@ -1,4 +1,4 @@
-"""The producer: checks a message, gives it to the `Sender`, and limits the sends in flight.
+"""The async producer: checks a message, gives it to the `Sender`, and limits the sends in flight.
 
 In: messages of the user. Out: receipts, or one exception that says what to do. `sender.py` makes the tries of
 a send, `rules.py` knows what may be sent, `parts.py` wires a producer that starts.
@@ -63,7 +63,7 @@ SUCCESS = int(ResponseCode.SUCCESS)
 
 
 class Producer:
-    """Sends messages.
+    """Sends messages to topics, as a member of a producer group.
 
         async with Producer("orders", name_servers="127.0.0.1:9876") as producer:
             receipt = await producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
@@ -138,9 +138,9 @@ class Producer:
     # Start and close
 
     async def start(self) -> None:
-        """Connects to a name server and joins the group.
+        """Connects to a name server and joins the producer group; does nothing while the producer runs.
 
-        Raises NoNameServer. May be called again while it runs.
+        Raises NoNameServer.
         """
         if self._closing is not None:
             raise NotRunning("this producer is closed: make a new one")
@@ -229,7 +229,7 @@ class Producer:
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Sends a message and returns when a broker has stored it; `.status` says how safely.
+        """Sends a message and returns its receipt when a broker has stored it; `.status` says how safely.
 
         `by`: messages with the same key go to the same queue, the one that a Java producer chooses with
         SelectMessageQueueByHash. `queue`: this queue. `select`: a function that gets the topic's queues and
@@ -286,7 +286,7 @@ class Producer:
         queue: MessageQueue | None = None,
         select: Selector | None = None,
     ) -> None:
-        """Sends without an answer: returns when the message is written to a connection, and may be lost."""
+        """Sends without an answer: returns when the message is written to a connection. It may be lost."""
         sender = self._running()
         prepared, pick = self._prepared(sender, message, by, queue, select)
         await sender.oneway(prepared, None, pick)
@@ -336,7 +336,7 @@ class Producer:
         select: Selector | None = None,
         timeout: float = REQUEST_TIMEOUT_S,
     ) -> MessageExt:
-        """Sends a request and returns the answer that a consumer sends with `reply`.
+        """Sends a request message and returns the message with which a consumer answers it by `reply`.
 
         Raises what `send` raises, and RequestTimedOut when the request was stored and no consumer answered.
         """
@@ -364,7 +364,7 @@ class Producer:
             reply.cancel()
 
     def transaction(self, message: Message, *, check_after: int | None = None) -> Transaction:
-        """Returns a transaction: consumers see its message when the block ends, and never when it raises:
+        """Returns a transaction, committed when its block ends and rolled back when the block raises:
 
             async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
                 await pay("A-1")
@@ -381,7 +381,7 @@ class Producer:
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, check_after: int | None = None
     ) -> TransactionResult:
-        """Stores the half message, calls `execute(message)`, and ends the transaction as that decides.
+        """Stores the half message, calls `execute(message)`, and ends the transaction by its Decision.
 
         `execute` does the local work and returns a Decision. None and an exception count as UNKNOWN: the
         broker will ask `check`.
@@ -404,7 +404,7 @@ class Producer:
         return await self._deliver(sender, sender.prepare(message, marks), self._seconds(timeout), None)
 
     async def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
-        """Recalls a delayed message, so that no consumer gets it. Returns its id.
+        """Recalls a delayed message by its handle, so that no consumer gets it. Returns the message id.
 
             receipt = await producer.send(Message("OrderTopic", b"remind", delay=3600))
             await producer.recall("OrderTopic", receipt.recall_handle)
@@ -429,7 +429,10 @@ class Producer:
     # Preparing and delivering
 
     async def _prepare(self, message: Message, check_after: int | None) -> SendResult:
-        """Sends a half message, after announcing the producer: a broker may have to ask it soon."""
+        """Stores a half message and returns its receipt; raises NotPrepared unless the status is SEND_OK.
+
+        Before that it announces the producer, because a broker may have to ask it soon.
+        """
         if isinstance(message, Message) and message.delay_level:
             raise InvalidArgument("the message of a transaction must not be delayed: leave delay_level out")
         sender = self._running()
@@ -450,7 +453,7 @@ class Producer:
         return receipt
 
     async def _end(self, message: Message, receipt: SendResult, decision: Decision) -> bool:
-        """Tells the broker how a transaction ends; False: the broker could not be told, and will ask."""
+        """Tells the broker how a transaction ends; True: confirmed, False: it will ask. Raises Refused."""
         sender, topic = self._running(), self._names.topic(message.topic)
         is_known = await tell(sender, topic, receipt, decision, self._settings.send_msg_timeout)
         parts = self._parts
@@ -469,7 +472,7 @@ class Producer:
         select: Selector | None,
         marks: dict[str, str] | None = None,
     ) -> tuple[PreparedSend, Pick | None]:
-        """Checks and packs a message. Nothing that is not valid gets further than this."""
+        """Checks and packs a message; returns its send and the function that picks its queue, None: any."""
         self._rules.check(message)
         pick = None
         if by is not None or queue is not None or select is not None:
@@ -517,7 +520,7 @@ class Producer:
         return await self._auto_batcher.send(message, pick(route.publish))
 
     def _created(self, message: Message) -> Message:
-        """Adds the properties that hooks give each message of a batch, such as the context of a trace."""
+        """Returns the message with the properties that hooks add to messages of batches, as for tracing."""
         carried = {name: value for create in self._creators for name, value in create(message).items()}
         return replace(message, properties={**message.properties, **carried}) if carried else message
 
@@ -528,7 +531,7 @@ class Producer:
     # Waiting
 
     async def _wait_for_turn(self, prepared: PreparedSend, size: int, timeout_s: float) -> float:
-        """Waits until the limits admit the send; returns how much of its time is left."""
+        """Waits until the limits admit the send; returns the seconds left for it. Raises SendTimedOut."""
         clock, limits = self._world.clock, self._limits
         deadline = clock.monotonic() + timeout_s
         try:

@@ -1,4 +1,4 @@
-"""The queue that a send must go to, by the caller's argument `by`, `queue` or `select`."""
+"""Turns the argument `by`, `queue` or `select` of a send into the function that picks its queue."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from turbopump.client.queue_names import QueueNames
 def pick_for(
     names: QueueNames, message: Message, by: object, queue: MessageQueue | None, select: Selector | None
 ) -> Pick | None:
-    """Returns the function that picks the queue of a send; None: any queue will do.
+    """Returns the function that picks the queue of a send; None: any queue will do. Raises InvalidArgument.
 
     A pick gets queues with their wire names, a selector with the names that the user knows.
     """

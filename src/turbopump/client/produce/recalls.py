@@ -1,4 +1,4 @@
-"""Recalls a delayed message: asks the broker that holds it (code 370).
+"""Recalls a delayed message: asks the broker that its recall handle names not to deliver it (code 370).
 
 In: the recall handle of its receipt, which names the broker. Out: the id of the message.
 """
@@ -14,9 +14,10 @@ from turbopump.protocol.names import is_retry_or_dlq
 
 
 async def recall(sender: Sender, topic: str, handle: str, timeout_s: float) -> str:
-    """Recalls the message and returns its id; `topic` includes the namespace.
+    """Asks the broker named in the handle to recall its message; returns the message id.
 
-    Raises InvalidArgument, Refused, and OSError when the broker cannot be reached.
+    `topic` includes the namespace. Raises InvalidArgument, Refused, and OSError when the broker cannot be
+    reached.
     """
     found = read_handle(handle)
     if found is None:

@@ -22,19 +22,19 @@ REPLY = "reply"
 
 @dataclass
 class PendingReplies:
-    """The requests of one client that wait for their replies."""
+    """The requests of one client that wait for replies: a future for each correlation id."""
 
     waiting: dict[str, asyncio.Future[MessageExt]] = field(default_factory=dict)
 
     def expect(self, correlation_id: str) -> asyncio.Future[MessageExt]:
-        """Returns a future for the reply with this correlation id."""
+        """Registers a request and returns the future of its reply; cancel the future to stop waiting."""
         future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self.waiting[correlation_id] = future
         future.add_done_callback(lambda _: self.waiting.pop(correlation_id, None))
         return future
 
     def arrived(self, reply: MessageExt) -> bool:
-        """Resolves the request that waits for this reply; False: none waits any more."""
+        """Gives a reply to the request that waits for it; False: no request waits for it any more."""
         future = self.waiting.get(reply.properties.get(properties.CORRELATION_ID, ""))
         if future is None or future.done():
             return False
@@ -43,7 +43,7 @@ class PendingReplies:
 
 
 def marks_of_request(client_id: str, timeout_s: float, chance: Chance) -> dict[str, str]:
-    """Returns the properties that make a message a request of this client."""
+    """Returns the properties of a request: a new correlation id, the asking client and the time limit."""
     return {
         properties.CORRELATION_ID: str(uuid.UUID(int=chance.getrandbits(128), version=4)),
         properties.REPLY_TO_CLIENT: client_id,
@@ -52,7 +52,7 @@ def marks_of_request(client_id: str, timeout_s: float, chance: Chance) -> dict[s
 
 
 def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
-    """Returns the reply and the properties that address it. Raises InvalidArgument."""
+    """Returns the reply to a request, and the properties that address it. Raises InvalidArgument."""
     asked = request.properties
     marks = {
         name: asked[name]
@@ -74,7 +74,7 @@ def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]
 
 
 def reply_of(header: PushReplyMessageRequest, body: bytes, now_ms: int) -> MessageExt:
-    """Returns the message of a reply that a broker forwards."""
+    """Returns the reply that a broker has pushed to this client, as a received message."""
     packed = properties.append(header.properties or "", properties.ARRIVE_TIME, str(now_ms))
     record = Record(
         topic=header.topic,
@@ -96,7 +96,7 @@ def reply_of(header: PushReplyMessageRequest, body: bytes, now_ms: int) -> Messa
 
 
 def _host(text: str) -> bytes:
-    """Packs `ip:port`, as Apache writes it; zeros for a text that is not an address."""
+    """Returns `ip:port`, as Apache writes it, as packed bytes; eight zeros for a text that is no address."""
     ip, _, port = text.removeprefix("/").rpartition(":")
     try:
         return pack_host(ip.strip("[]"), int(port))

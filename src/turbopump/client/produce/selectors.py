@@ -23,13 +23,16 @@ _U64 = 0xFFFFFFFFFFFFFFFF
 
 
 def by_hash(key: object) -> Selector:
-    """Selects the queue of a key: text, a whole number, a float, a bool, bytes or a UUID."""
+    """Returns a selector that picks one queue for each key, always the same, by Java's hash of the key.
+
+    The key is text, a whole number, a float, a bool, bytes or a UUID.
+    """
     h = abs(hash_of(key))
     return lambda queues, message: queues[h % len(queues)]
 
 
 def at_random(chance: Random | None = None) -> Selector:
-    """Selects any queue, each with the same probability."""
+    """Returns a selector that picks any queue, each with the same probability."""
     choose = (chance or Random()).choice
     return lambda queues, message: choose(queues)
 

@@ -1,11 +1,11 @@
-"""Limits the sends of a producer that are in flight, by number and by bytes; further ones wait in order."""
+"""Limits how many sends of a producer, and how many bytes, are in flight; further sends wait in order."""
 
 import asyncio
 from collections import deque
 
 
 class SendLimits:
-    """A first-come-first-served limit on sends in flight.
+    """A limit on the number and bytes of sends in flight; sends are admitted in the order of their calls.
 
     A message larger than `max_bytes` is admitted when nothing else is in flight.
     """
@@ -30,7 +30,10 @@ class SendLimits:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Returns when the send is admitted, in the order of calls. A cancelled call gives up its place."""
+        """Waits until a send of `size` bytes is admitted, in the order of calls.
+
+        A cancelled call gives up its place.
+        """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         try:
@@ -44,7 +47,7 @@ class SendLimits:
             raise
 
     def release(self, size: int) -> None:
-        """Ends a send that was admitted."""
+        """Frees the place of an admitted send of `size` bytes, and admits waiting sends that fit now."""
         self.count -= 1
         self.bytes -= size
         if self._waiting:
@@ -56,7 +59,7 @@ class SendLimits:
             self._idle.clear()
 
     async def wait_idle(self) -> None:
-        """Returns when nothing is in flight."""
+        """Waits until no admitted send is in flight."""
         if self.count:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)

@@ -29,11 +29,11 @@ ADVICE = {
 
 
 class BrokerUnknown(ConnectionError):
-    """No address of the broker is known."""
+    """Raised when no address of a broker's master is known."""
 
 
 def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> SendResult:
-    """Returns the result that the broker's answer means. Raises Refused when the broker did not store it."""
+    """Returns the result of a send by the broker's answer. Raises Refused when the message was not stored."""
     status = STORED.get(answer.code)
     if status is None:
         refused = refusal(answer.code, answer.remark)
@@ -62,7 +62,10 @@ def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> S
 
 
 def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
-    """Warns when the broker lowers a level to its highest; Apache's brokers do not say which that is."""
+    """Logs a warning when the broker lowers the delay level of a message to its highest one.
+
+    Apache's brokers do not say which level they apply.
+    """
     if applied is None and asked > APACHE_LEVELS:
         text = "delay_level=%d for %s is above Apache's 18 levels: the broker applies its highest one"
         _levels.log((topic, asked), text, asked, topic)
@@ -72,7 +75,7 @@ def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
 
 
 def failed(topic: str, tries: Sequence[Try], timed_out: bool) -> SendFailed:
-    """Returns the error of a send that did not succeed, with advice on what to do."""
+    """Returns, for the caller to raise, the SendFailed or SendTimedOut of a send, with code and advice."""
     last = tries[-1].failure if tries else None
     if timed_out or isinstance(last, TimeoutError):
         error: SendFailed = SendTimedOut(topic, tries, NO_ANSWER, ADVICE[NO_ANSWER])

@@ -61,25 +61,26 @@ class QueueSelector(Protocol):
 
 
 class SendCaller(Caller, Protocol):
-    """What a sender needs of `remoting.Client`."""
+    """What a `Sender` uses of `remoting.Client`: calls, one-way sends, and fields of every header."""
 
     @property
     def extra(self) -> Mapping[str, str]:
-        """Header fields that go with every request."""
+        """Header fields that are added to every request."""
 
     async def call(self, address: str, request: Command | PackedSend, timeout_s: float) -> Command: ...
 
     def ask(self, address: str, request: Command | PackedSend, timeout_s: float) -> Awaitable[Command] | None:
-        """Writes the request at once if a connection is open; None: there is none, use `call`."""
+        """Writes the request at once and returns its answer to await; None: not connected, use `call`."""
 
     async def send_oneway(self, address: str, request: Command | PackedSend, timeout_s: float) -> None: ...
 
 
 @dataclass
 class Sender:
-    """Sends messages for a producer group: shared by producers, tools and consumers that send back.
+    """Sends messages for one producer group, with retries at other brokers.
 
-    Example, given a `remoting.Client` and its `RouteCache`:
+    Used by producers, tools and consumers that send back. Example, given a `remoting.Client` and its
+    `RouteCache`:
 
         sender = Sender(client, routes, clock, UniqueIds(ip, pid, clock.now_ms), RoundRobin(chance))
         result = await sender.send(Message("orders", b"...", tags="paid"))
@@ -113,7 +114,7 @@ class Sender:
     # Sends and routes
 
     async def send(self, message: Message, timeout_s: float | None = None) -> SendResult:
-        """Sends to any queue of the topic.
+        """Sends a message to any queue of its topic, with retries. Raises Refused or SendFailed.
 
         Raises Refused when a broker refuses and others would refuse too, SendFailed (an OSError) when none of
         the tries succeeded.
@@ -123,11 +124,15 @@ class Sender:
     async def send_to(
         self, queue: MessageQueue, message: Message, timeout_s: float | None = None
     ) -> SendResult:
-        """Sends to this queue and no other, in one try. Raises Refused or SendFailed."""
+        """Sends a message to this queue and no other, in one try. Raises Refused or SendFailed."""
         return await self.deliver(self.prepare(message), timeout_s, lambda queues: queue)
 
     async def route(self, topic: str, timeout_s: float) -> TopicRoute:
-        """Returns the route of a topic, given with its namespace. Raises SendFailed."""
+        """Returns the route to send to `topic`, known or asked for. Raises SendFailed.
+
+        `topic` includes the namespace. The route of a topic that does not exist has the queues that a send
+        creates.
+        """
         return self._known(topic) or await self._route(topic, [], timeout_s)
 
     async def queues(self, topic: str, timeout_s: float) -> tuple[MessageQueue, ...]:
@@ -136,16 +141,16 @@ class Sender:
         return route.publish
 
     async def close(self) -> None:
-        """Stops the route requests that run in the background."""
+        """Cancels the route requests that run in the background."""
         await self._tasks.close()
 
     # Tries
 
     def begin(self, prepared: PreparedSend, timeout_s: float) -> StartedTry | None:
-        """Starts the first try of a plain send when route and connection are there: most sends end with it.
+        """Starts the first try of a plain send if route and connection are there; None: call `deliver`.
 
         The caller awaits the answer, and passes the try on to `deliver` when it does not end with success.
-        None: nothing was started, call `deliver`.
+        Most sends end with this try.
         """
         route = self._known(prepared.template.topic) if self._is_plain and timeout_s > 0 else None
         if route is None or prepared.is_raw:
@@ -168,10 +173,10 @@ class Sender:
         pick: Pick | None = None,
         begun: StartedTry | None = None,
     ) -> SendResult:
-        """Tries again and again until a try succeeds, a refusal is final, or time or tries are used up.
+        """Sends with retries and returns the result of the try that succeeded. Raises Refused or SendFailed.
 
-        The first try may be one that has `begun` already. A try that reached no broker is not counted,
-        because it sent nothing.
+        Tries again until a try succeeds, a refusal is final, or time or tries are used up. The first try may
+        be one that has `begun` already. A try that reached no broker is not counted, because it sent nothing.
         """
         settings, clock, topic = self.settings, self.clock, prepared.template.topic
         if timeout_s is None:
@@ -243,10 +248,7 @@ class Sender:
     async def oneway(
         self, prepared: PreparedSend, timeout_s: float | None = None, pick: Pick | None = None
     ) -> None:
-        """Writes the message to a connection once, without an answer.
-
-        Raises SendFailed without a connection.
-        """
+        """Writes the message to a connection once and waits for no answer. Raises SendFailed if it cannot."""
         if timeout_s is None:
             timeout_s = self.settings.send_msg_timeout
         deadline = self.clock.monotonic() + timeout_s
@@ -333,7 +335,7 @@ class Sender:
     async def _route(
         self, topic: str, tries: list[Try], left_s: float, must_exist: bool = False
     ) -> TopicRoute:
-        """Asks for the route of a topic that is not known yet. Raises SendFailed."""
+        """Asks for the route to send to a topic. Raises SendFailed, also for one without writable queues."""
         routes, new_queues = self.routes, self.settings.default_topic_queue_nums
         routes.doubt(topic)
         try:
@@ -354,7 +356,7 @@ class Sender:
         return route
 
     def _known(self, topic: str) -> TopicRoute | None:
-        """Returns the route that is known, if it has queues to send to."""
+        """Returns the known route without a request; None: there is none, or it has no writable queue."""
         route = self.routes.known(topic)
         return route if route is not None and route.publish else None
 
@@ -365,15 +367,18 @@ class Sender:
         return vip(address) if self.settings.vip_channel_enabled else address
 
     async def _renew_after_failure(self, topic: str, route: TopicRoute, broker: str, left_s: float) -> None:
-        """Asks for the route again; a retry waits for it only when the old one has no other broker."""
+        """Asks for the route in the background; waits for it only when the topic has no broker but `broker`.
+
+        The wait takes at most ROUTE_PATIENCE_S.
+        """
         renewal = self._renew(topic)
         if left_s > 0 and all(queue.broker == broker for queue in route.publish):
             await asyncio.wait({renewal}, timeout=min(left_s, ROUTE_PATIENCE_S))
 
     async def _pause(self, failures: int, brokers: int, deadline: float) -> bool:
-        """Waits before a broker is tried that has failed before; the first try at each needs no pause.
+        """Sleeps after each round of failures at all brokers; False: no time is left for another try.
 
-        False: there is no time left for another try.
+        Before the first try at each broker there is no pause.
         """
         rounds, others = divmod(failures, brokers)
         if others:
@@ -385,7 +390,10 @@ class Sender:
         return True
 
     def _renew(self, topic: str) -> asyncio.Task[None]:
-        """Asks for the route in the background, one request per topic: silent name servers delay no send."""
+        """Returns the task that asks for a topic's route in the background; starts it unless it runs already.
+
+        So name servers that do not answer delay no send.
+        """
         renewal = self._renewals.get(topic)
         if renewal is None:
             renewal = self._renewals[topic] = self._tasks.start(self.routes.renew(topic))
@@ -401,14 +409,14 @@ class Sender:
 
 
 def _is_unsent(error: Exception) -> bool:
-    """Returns whether the broker accepted no connection, and so cannot have the message."""
+    """Returns whether the error means that the broker accepted no connection and cannot have the message."""
     return isinstance(error, OSError) and not isinstance(
         error, ConnectionClosed | TimeoutError | BrokerUnknown
     )
 
 
 def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: PreparedSend) -> None:
-    """Runs the hooks, which may add properties; additions that cannot be sent are left out."""
+    """Runs the hooks before a try and packs the properties they add, unless these cannot be sent."""
     before = dict(context.properties)
     run_before(hooks, context)
     if context.properties == before:  # most hooks only watch
@@ -422,6 +430,6 @@ def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: Prepa
 
 
 def vip(address: str) -> str:
-    """Returns the broker's second address, whose port accepts only sends and offsets."""
+    """Returns the broker's second address: its port less 2, which accepts only sends and offsets."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) - VIP_PORTS_BELOW}"

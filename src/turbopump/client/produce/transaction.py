@@ -51,7 +51,7 @@ Execute: TypeAlias = Callable[[Message], Decision | Awaitable[Decision | None] |
 
 
 class TransactionResult(msgspec.Struct, frozen=True):
-    """The result of `send_in_transaction`."""
+    """The result of `send_in_transaction`: receipt of the half message, decision, failure of `execute`."""
 
     receipt: SendResult
     """The receipt of the half message."""
@@ -68,7 +68,7 @@ End: TypeAlias = Callable[[Message, SendResult, Decision], Awaitable[bool]]
 
 
 class Transaction:
-    """A half message and its end. Made by `producer.transaction(message)`:
+    """A half message and its commit or rollback. Made by `producer.transaction(message)`:
 
         async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")) as transaction:
             await pay("A-1")
@@ -91,7 +91,7 @@ class Transaction:
 
     @property
     def receipt(self) -> SendResult:
-        """The receipt of the half message."""
+        """The receipt of the half message. Raises NotRunning before the transaction has begun."""
         if self._receipt is None:
             raise NotRunning("the transaction has not begun: use `async with`")
         return self._receipt
@@ -111,7 +111,7 @@ class Transaction:
             await self.rollback()
 
     async def begin(self) -> SendResult:
-        """Stores the half message. Raises what `send` raises, and NotPrepared."""
+        """Stores the half message and returns its receipt. Raises what `send` raises, and NotPrepared."""
         if self._receipt is not None:
             raise InvalidArgument("the transaction was begun before: make a new one for each message")
         self._receipt = await self._prepare(self.message, self._check_after)
@@ -126,17 +126,20 @@ class Transaction:
         await self.end(Decision.ROLLBACK)
 
     async def unknown(self) -> None:
-        """Leaves the transaction open: the broker will ask."""
+        """Leaves the transaction open: the broker will ask a producer of the group how it ended."""
         await self.end(Decision.UNKNOWN)
 
     async def end(self, decision: Decision) -> None:
-        """Ends the transaction by this decision."""
+        """Tells the broker the decision; without a confirmation the broker will ask. Raises Refused."""
         self.is_confirmed = await self._end(self.message, self.receipt, decision)
         self.decision = decision
 
 
 async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decision, timeout_s: float) -> bool:
-    """Tells the broker how a transaction ends; False: the broker could not be told, and will ask."""
+    """Tells the broker how a transaction ends; True: confirmed, False: the broker will ask. Raises Refused.
+
+    False means that the broker could not be reached, or that the decision is UNKNOWN.
+    """
     broker = receipt.queue.broker
     request = end_request(sender.group, topic, receipt, decision)
     try:
@@ -157,7 +160,7 @@ async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decisi
 
 
 def end_request(group: str, topic: str, receipt: SendResult, decision: Decision) -> Command:
-    """Returns the request of a producer that ends its transaction (37). UNKNOWN gets no answer."""
+    """Returns the request by which a producer ends its transaction (37); one-way for UNKNOWN."""
     header = EndTransactionRequest(
         producerGroup=group,
         tranStateTableOffset=receipt.offset,
@@ -175,7 +178,10 @@ def end_request(group: str, topic: str, receipt: SendResult, decision: Decision)
 def answer_request(
     group: str, asked: CheckTransactionStateRequest, half: Record, decision: Decision
 ) -> Command:
-    """Returns the answer to a check of the broker (39), with the offsets of the copy that it asked about."""
+    """Returns the one-way request (37) that answers the check of a half message by its broker (39).
+
+    It has the offsets of the copy that the broker asked about.
+    """
     unique_key = properties.find(half.properties, properties.UNIQUE_KEY) or asked.msgId or ""
     header = EndTransactionRequest(
         producerGroup=group,
@@ -208,7 +214,7 @@ async def decided(function: Callable[..., Any], argument: object) -> Decision:
 
 
 def as_decision(said: object) -> Decision:
-    """Returns the decision that a user's function returned; None is UNKNOWN."""
+    """Returns what a user's function returned as a Decision; None is UNKNOWN. Raises InvalidArgument."""
     if said is None:
         return Decision.UNKNOWN
     if not isinstance(said, Decision):
@@ -229,7 +235,7 @@ class CheckRequest:
 
 @dataclass
 class CheckResponder:
-    """Answers brokers that ask about transactions of a group, with limits on how many run and wait."""
+    """Answers brokers' checks of a group's transactions by `check`; limits how many run and wait."""
 
     group: str
     check: Check | None
@@ -243,7 +249,7 @@ class CheckResponder:
     _turns: asyncio.Semaphore | None = None
 
     def answer(self, question: CheckRequest) -> None:
-        """Answers in the background. When too many wait, the broker has to ask again."""
+        """Starts to answer a check in the background; ignores it without `check` or if too many wait."""
         if self.check is None:
             log.warning(
                 "A broker asks how a transaction of group %s ended, but this producer has no check=: %s",
@@ -277,7 +283,7 @@ class CheckResponder:
                 self.on_answered(message, question.asked, f"{host}:{port}", decision)
 
     async def close(self) -> None:
-        """Drops the checks that run: brokers ask other producers of the group."""
+        """Cancels the checks that run, unanswered: brokers ask other producers of the group."""
         await self._tasks.close()
 
 

@@ -1,4 +1,4 @@
-"""Unique message ids of this process. The process id is part of them, so a forked child makes its own."""
+"""Makes the unique message ids of this process. They contain the process id: a forked child makes its own."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _this = os.getpid()
 
 
 def process_id() -> int:
-    """Returns the process id without the system call of os.getpid, because it is read for every message."""
+    """Returns the id of this process, also after a fork, without the system call of os.getpid."""
     return _this
 
 
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class ProcessIds:
-    """Makes unique ids; safe between threads and across forks."""
+    """Makes unique message ids of this process; safe between threads, and in a forked child."""
 
     def __init__(
         self, ip: str, clock_ms: Callable[[], int], chance: Chance, pid: Callable[[], int] = process_id
