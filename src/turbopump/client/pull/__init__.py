@@ -1,4 +1,4 @@
-"""Reading messages when the program asks for them: the pull consumer, and single pulls for everybody.
+"""The pull consumer, which reads when the program asks for messages, and single pulls for other client code.
 
 `puller.py` asks brokers for records and offsets; the push consumer uses it too. `consumer.py` is what users
 call, `member.py` keeps the consumer in its group, `prefetch.py` fills a `PrefetchBuffer` for each queue, and

@@ -39,7 +39,7 @@ __all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The result of one pull."""
+    """The result of one `pull`: its status, its messages, and offsets of the queue."""
 
     status: PullStatus
     messages: list[MessageExt]
@@ -120,9 +120,9 @@ class PullConsumer:
     # Start and close
 
     async def start(self) -> None:
-        """Joins the group and starts reading; returns when the brokers know it. `async with` calls it.
+        """Joins the group and starts reading; returns when the brokers know this consumer.
 
-        Raises NoNameServer when none can be reached.
+        `async with` calls it. Raises NoNameServer when none can be reached.
         """
         if self._is_closed:
             raise NotRunning("this consumer is closed; make a new one")
@@ -261,7 +261,7 @@ class PullConsumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """Returns the next message, however long that takes; ends when the consumer is closed."""
+        """Waits for the next message and returns it; the iteration ends when the consumer is closed."""
         self._running()
         try:
             return (await self._next(1))[0]
@@ -294,7 +294,7 @@ class PullConsumer:
         return given
 
     def _run_hooks(self, given: list[MessageExt]) -> None:
-        """Runs the hooks with success, as Apache's client does: only the program knows the outcome."""
+        """Calls `before` and `after` of the hooks with success: only the program knows the real outcome."""
         namespace = self._names.namespace
         context = ConsumeContext(self._member.group, tuple(given), given[0].queue, namespace=namespace)
         run_before(self._hooks, context)
@@ -307,7 +307,7 @@ class PullConsumer:
             self._member.buffers.pause(buffer, True)
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Resumes these queues (default: all)."""
+        """Gives out messages of these queues (default: all) again after `pause`."""
         for buffer in self._member.buffers_of(queues):
             self._member.buffers.pause(buffer, False)
         self._member.capacity_freed.set()
@@ -410,7 +410,7 @@ class PullConsumer:
         sql: str | None = None,
         module: str | None = None,
     ) -> Pulled:
-        """Makes one pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
+        """Pulls once: at most `n` messages (default `pull_batch_size`) of the queue from `offset` on.
 
         When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
         commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
@@ -477,7 +477,7 @@ class PullConsumer:
     # Callbacks
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the queues of the topic change, or which of them this consumer reads.
+        """Registers a callback for changes of the topic's queues, and of those that this consumer reads.
 
         `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
         (it runs in a thread) or `async def`. Checks every `topic_metadata_check_interval`, and at each

@@ -52,7 +52,7 @@ Scheduled = Callable[[MessageQueue], float | Awaitable[float | None] | None]
 
 
 class ReadMode(Enum):
-    """How the queues of a pull consumer are chosen; one consumer uses one way."""
+    """How a pull consumer gets its queues: by `subscribe` or by `assign`; a consumer uses one of the two."""
 
     UNDECIDED = "neither"
     SUBSCRIBED = "subscribe"
@@ -60,7 +60,7 @@ class ReadMode(Enum):
 
 
 class PullMember:
-    """Keeps a pull consumer in its group and its assigned queues read. `start` once, `stop` once."""
+    """A pull consumer as a member of its group: holds, reads and commits queues. `start` and `stop` once."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class PullMember:
         await self._apply_subscriptions()
 
     def note(self, wanted: Subscription, callback: Scheduled | None = None) -> None:
-        """Notes a subscription without telling the brokers, as before the start."""
+        """Adds or replaces a subscription without telling brokers; drops fetched messages of its topic."""
         self._enter(ReadMode.SUBSCRIBED)
         self._schedules.pop(wanted.topic, None)
         if callback is not None:
@@ -188,13 +188,13 @@ class PullMember:
         self.mode = mode
 
     def _restart_topic(self, topic: str) -> None:
-        """Fetches the messages of a topic again, because its subscription has changed."""
+        """Drops the fetched messages of a topic and fetches again, because its subscription has changed."""
         for buffer in self.buffers:
             if buffer.queue.topic == topic:
                 self._install(buffer.emptied())
 
     async def _apply_subscriptions(self) -> None:
-        """Tells the brokers about changed subscriptions, and rebalances."""
+        """Announces the subscriptions to the brokers and rebalances; does nothing before the start."""
         if self._is_running:
             if not await self._instance.heartbeats.announce():
                 self._instance.heartbeats.renew()
@@ -234,7 +234,7 @@ class PullMember:
         return await self._group_assignment(topic)
 
     def move(self, queue: MessageQueue, offset: int) -> None:
-        """Continues an assigned queue at this offset; its fetched messages are dropped."""
+        """Continues an assigned queue at this offset and drops its fetched messages; ignores other queues."""
         before = self.buffers.find(queue)
         if before is not None:
             buffer = PrefetchBuffer(queue, offset)
@@ -242,7 +242,7 @@ class PullMember:
             self._install(buffer)
 
     def _install(self, buffer: PrefetchBuffer) -> None:
-        """Puts a buffer in the place of the queue's old one and starts to fill it."""
+        """Replaces the buffer of a queue and starts its prefetch, or the scheduled callback of its topic."""
         queue = buffer.queue
         self._uninstall(queue)
         self.buffers.add(buffer)
@@ -263,7 +263,7 @@ class PullMember:
         return self.buffers.remove(queue)
 
     def _worker_ended(self, buffer: PrefetchBuffer, task: asyncio.Task[None]) -> None:
-        """Gives up a queue whose loop failed: the next rebalance takes it again at the committed offset."""
+        """Gives up a queue whose loop ended: the next rebalance takes it again at the committed offset."""
         if not task.cancelled() and self.buffers.find(buffer.queue) is buffer:
             self._uninstall(buffer.queue)
 
@@ -286,7 +286,7 @@ class PullMember:
         await asyncio.gather(*(self._commit_one(buffer) for buffer in self.buffers))
 
     async def _commit_one(self, buffer: PrefetchBuffer) -> None:
-        """Commits what is done of a queue that is given up."""
+        """Commits what is done of a queue, unless the user commits it; a failure is only logged."""
         if self._is_committed_by_user(buffer):
             return
         try:
@@ -380,5 +380,5 @@ class PullMember:
         return found
 
     def buffers_of(self, queues: Iterable[MessageQueue] | None) -> list[PrefetchBuffer]:
-        """Returns the buffers of these queues, or all."""
+        """Returns the buffers of these queues, None: all. Raises InvalidArgument if one is not assigned."""
         return list(self.buffers) if queues is None else [self.buffer(queue) for queue in queues]

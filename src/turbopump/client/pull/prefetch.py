@@ -44,7 +44,7 @@ class Prefetcher:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def fill(self, buffer: PrefetchBuffer, subscription: Subscription) -> None:
-        """Pulls until cancelled, or until the buffer is dropped."""
+        """Pulls the messages of a queue into its buffer until cancelled, or until the buffer is dropped."""
         while not buffer.dropped:
             # A full or paused buffer waits; the shared event wakes all loops, and each checks its own.
             if buffer.paused or self.buffers.is_full(buffer):
@@ -95,7 +95,7 @@ class Prefetcher:
         return bool(messages) or result.next_offset != before
 
     def _move_to(self, buffer: PrefetchBuffer, offset: int) -> None:
-        """Continues at another offset: the old one does not exist (any more), or a tool moved the group."""
+        """Continues the queue at another offset, because the broker does not have the old one (any more)."""
         log.warning("%s has no offset %d: continuing at %d", buffer.queue, buffer.next_offset, offset)
         self.move(buffer.queue, offset)
 

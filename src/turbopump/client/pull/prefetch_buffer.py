@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class PrefetchBuffer:
-    """The fetched messages of one queue."""
+    """The fetched messages of one queue that are not given out yet, and the offset that may be committed."""
 
     def __init__(self, queue: MessageQueue, start: int) -> None:
         self.queue = queue
@@ -37,7 +37,7 @@ class PrefetchBuffer:
         self.next_offset = next_offset
 
     def take(self, max_count: int) -> list[MessageExt]:
-        """Removes and returns the oldest messages: they count as given out until `settle`."""
+        """Removes and returns the oldest messages, at most `max_count`; they are not done before `settle`."""
         given = [self._messages.popleft() for _ in range(min(max_count, len(self._messages)))]
         # Several takes may belong to one call: the first offset of the call holds back the commit.
         if given and self._given_out is None:
@@ -46,11 +46,11 @@ class PrefetchBuffer:
         return given
 
     def settle(self) -> None:
-        """Marks what was given out as done."""
+        """Marks all messages that were given out as done: their offsets may be committed."""
         self._given_out = None
 
     def emptied(self) -> "PrefetchBuffer":
-        """Returns a buffer without the messages that were not given out yet: they are to be pulled again."""
+        """Returns a new buffer of the queue that pulls the messages again that were not given out yet."""
         copy = PrefetchBuffer(self.queue, self.position)
         copy.paused = self.paused
         copy._given_out = self._given_out
@@ -58,12 +58,12 @@ class PrefetchBuffer:
 
     @property
     def position(self) -> int:
-        """The first offset that has not been given out."""
+        """The queue offset of the next message to give out."""
         return self._messages[0].offset if self._messages else self.next_offset
 
     @property
     def done(self) -> int:
-        """The first offset that is not done."""
+        """The queue offset that may be committed: all messages below it are done."""
         return self.position if self._given_out is None else self._given_out
 
     @property
@@ -94,7 +94,7 @@ class PrefetchBuffer:
 
 
 class PrefetchBuffers:
-    """The buffers of all assigned queues, which take turns: each gives some of its messages."""
+    """The buffers of all assigned queues; `take` gives out messages of the queues in turns."""
 
     def __init__(self, limits: CacheLimits, max_total: int, per_turn: int, now_ms: Callable[[], int]) -> None:
         self._limits = limits
@@ -146,7 +146,7 @@ class PrefetchBuffers:
         return given
 
     def settle(self) -> None:
-        """Marks as done what earlier calls gave out, because a new call begins."""
+        """Marks all messages that earlier calls gave out as done, because a new call begins."""
         for buffer in self._given_out:
             buffer.settle()
         self._given_out.clear()
@@ -173,11 +173,11 @@ class PrefetchBuffers:
 
     @property
     def count(self) -> int:
-        """How many messages are held."""
+        """How many messages all buffers hold together."""
         return self._count
 
     def _update_ready(self, buffer: PrefetchBuffer) -> None:
-        """Puts the buffer into the line of those with messages, or takes it out."""
+        """Enters the buffer into the turns of `take` if it can give messages, else removes it from them."""
         is_waiting = buffer in self._ready
         belongs = buffer.is_ready and self._buffers.get(buffer.queue) is buffer
         if belongs and not is_waiting:

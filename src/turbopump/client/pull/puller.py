@@ -1,4 +1,4 @@
-"""Pulls records of one queue from an offset on, and asks for the ends of a queue.
+"""Pulls records of a queue from an offset on, and asks for the first, the next and a time's offset.
 
 Keeps no position: offsets come in with the call and go out with the result. Only the server to read next is
 kept: each answer suggests one of a broker's servers, a slave when the consumer is far behind. A server that
@@ -67,7 +67,10 @@ class PullResult:
         namespace: str = "",
         decompresses: bool = True,
     ) -> list[MessageExt]:
-        """Returns the wanted messages: the broker compared hashes of tags, this compares their text."""
+        """Returns the records as messages, without those whose tag the subscription does not want.
+
+        The broker compared only hashes of tags, this compares their text.
+        """
         ends = (self.min_offset, self.max_offset)
         records: Iterable[Record] = self.records
         if subscription.tags:  # finding the tag costs as much as everything else here
@@ -77,7 +80,7 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class PulledBytes:
-    """An answer that is not decoded: its records lie back to back in `body`."""
+    """The answer to one pull, not decoded: its records lie back to back in `body`."""
 
     status: PullStatus
     next_offset: int
@@ -90,7 +93,7 @@ class PulledBytes:
 
 @dataclass
 class Puller:
-    """Reads queues for a consumer group, without joining it.
+    """Pulls from queues in the name of a consumer group, without joining it; keeps no position.
 
     Example:
 
@@ -120,9 +123,9 @@ class Puller:
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout_s: float | None = None,
     ) -> PullResult:
-        """Pulls once.
+        """Makes one pull; without messages the broker holds it up to `hold_s`. Raises Refused or OSError.
 
-        The broker filters by hashes of tags, so compare them again. Raises Refused or OSError.
+        The broker filters by hashes of tags, so compare them again.
         """
         header = self._header(queue, offset, max_count, hold_s)
         header.sysFlag |= sysflag.PULL_SUBSCRIPTION
@@ -176,7 +179,7 @@ class Puller:
         expression: str | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> PullResult:
-        """Pulls once as a member of the group, and commits an offset with the same request.
+        """Pulls once as a member of the group; the request also commits the offset `committed`, if above 0.
 
         Filters by the subscription of the heartbeats, which must have that version, or by `expression`.
         """
@@ -245,13 +248,13 @@ class Puller:
         )
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the next message will have."""
+        """Returns the queue offset that the next message will have."""
         return await self._offset(
             queue, RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(queue.topic, queue.id, bname=queue.broker)
         )
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """Returns the first offset whose message was stored at that time or later."""
+        """Returns the queue offset of the first message stored at `time_ms` or later; if none, the end."""
         header = SearchOffsetRequest(queue.topic, queue.id, time_ms, bname=queue.broker)
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
@@ -264,12 +267,12 @@ class Puller:
 
 
 def records_of(answer: PulledBytes, begin: int) -> tuple[Record, ...]:
-    """Decodes the records of an answer, with the queue's offsets."""
+    """Decodes the records of an answer to a pull at offset `begin`, with the queue's offsets."""
     return _records(answer.body, begin, answer.delta) if answer.body else ()
 
 
 def _records(body: bytes | memoryview, begin: int, delta: int) -> tuple[Record, ...]:
-    """Decodes records; `delta`, of static topics, turns the broker's offsets into the topic's."""
+    """Decodes records, without batched messages below offset `begin`; adds `delta` to their queue offsets."""
     found = tuple(decode_all(body))
     if any(is_wrapped(one.sys_flag) for one in found):
         found = tuple(

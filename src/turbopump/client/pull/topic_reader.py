@@ -32,12 +32,12 @@ Take = Callable[[Record, MessageQueue], bool]
 
 
 class NoSuchQueue(LookupError):
-    """A queue was asked for that the topic does not have."""
+    """Raised when `TopicReader.only` names a queue id that the topic does not have."""
 
 
 @dataclass
 class TopicReader:
-    """Reads the records of a topic in order and then follows it."""
+    """Reads the stored records of a topic in the order of storing, then new ones as they arrive."""
 
     puller: Puller
     routes: RouteCache
@@ -53,7 +53,7 @@ class TopicReader:
     _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence was noticed already
 
     async def run(self, start: StartOf, take: Take) -> None:
-        """Reads from `start` of each queue until `take` returns False."""
+        """Passes records of all queues, from offset `start(queue)` on, to `take` until that returns False."""
         queues, is_new = await self._queues()
         begins = {queue: 0 if is_new else await start(queue) for queue in queues}
         ends = {queue: await self.puller.max_offset(queue) for queue in queues}
@@ -64,7 +64,7 @@ class TopicReader:
         await self._follow({queue: max(begins[queue], ends[queue]) for queue in queues}, take)
 
     async def _queues(self) -> tuple[tuple[MessageQueue, ...], bool]:
-        """Returns the topic's queues, and whether the topic was created while this waited."""
+        """Waits until the topic exists; returns the queues to read, and whether the topic is new."""
         waited = False
         while True:
             try:
@@ -142,12 +142,15 @@ class TopicReader:
                 return result
 
     def _wanted(self, record: Record) -> bool:
-        """Compares the text of the tag, because the broker compared only its hash."""
+        """Returns whether the record has a tag that is wanted.
+
+        Compares the text of the tag, because the broker compared only its hash.
+        """
         return not self.tags or record.tags in self.tags
 
 
 async def in_order(streams: list[AsyncIterator[Record]]) -> AsyncIterator[tuple[int, Record]]:
-    """Merges streams that are each in the order of storing into one, with the number of each stream."""
+    """Merges streams by the time of storing; yields the index of its stream with each record."""
     heads: list[tuple[int, int, Record]] = []
     for number, stream in enumerate(streams):
         if (record := await anext(stream, None)) is not None:

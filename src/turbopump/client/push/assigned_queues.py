@@ -27,17 +27,17 @@ PULL_IDLE_S = 120.0  # a queue that was not pulled for longer is given up and ta
 
 
 class QueueDelivery(Protocol):
-    """What `AssignedQueues` needs of the part that delivers messages to handlers."""
+    """What `AssignedQueues` uses of the part that calls handlers: begins and gives up queues."""
 
     def begin(self, queue: MessageQueue, held: ProcessQueue) -> None: ...
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Gives up a queue; False: not yet, because a handler still works on it."""
+        """Stops delivering messages of a queue; False: not yet, a handler still works on it, call again."""
 
 
 @dataclass
 class AssignedQueues:
-    """Holds the queues of this member (`rebalancer.QueueHolder`), and pulls each of them."""
+    """Holds the queues assigned to this member (`rebalancer.QueueHolder`), with a pull loop for each."""
 
     group: str
     clock: Clock
@@ -63,7 +63,7 @@ class AssignedQueues:
         self._rebalancer = Rebalancer(self, self._assignment, self.interval_s)
 
     async def run(self) -> None:
-        """Rebalances until cancelled."""
+        """Takes and gives up queues by regular rebalances until cancelled."""
         await self._rebalancer.run()
 
     async def rebalance(self) -> bool:
@@ -76,7 +76,7 @@ class AssignedQueues:
         return {queue: held.committable for queue, held in self.ours.items()}
 
     async def move(self, queue: MessageQueue, offset: int) -> None:
-        """Continues the queue at another offset: gives it up, and takes it again from there."""
+        """Continues a queue at another offset: commits the offset, gives up the queue, and takes it again."""
         held = self.ours.pop(queue, None)
         if held is None:
             return
@@ -115,7 +115,7 @@ class AssignedQueues:
         return self.ours
 
     async def take(self, queue: MessageQueue) -> bool:
-        """Takes a queue; False: not possible now, try again."""
+        """Locks a queue if ordered, and starts reading it; False: not possible now, try again later."""
         if queue in self._leaving:
             return False
         if self.locks is not None and not await self.locks.lock(queue):
@@ -135,7 +135,10 @@ class AssignedQueues:
         return True
 
     async def drop(self, queue: MessageQueue) -> None:
-        """Gives up a queue; the next member continues at the committed offset."""
+        """Gives up a queue: commits its offset and unlocks it, later if an ordered handler still works on it.
+
+        The next member continues at the committed offset.
+        """
         held = self.ours.pop(queue, None)
         if held is None:
             return
@@ -147,7 +150,7 @@ class AssignedQueues:
         self._depart(self._leave_later(queue, held))
 
     async def _assignment(self, topic: str) -> Assignment:
-        """Returns the queues of a topic for this member; while it is paused nothing changes."""
+        """Returns this member's assignment of a topic (while paused: what it holds); drops stuck queues."""
         if self.is_paused():
             own = tuple(queue for queue in self.ours if queue.topic == topic)
             return Assignment(own, own)
@@ -173,7 +176,7 @@ class AssignedQueues:
         self._leaving.pop(queue, None)
 
     async def _come_back(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        """Lets the queue be taken again when no ordered handler works on its old messages."""
+        """Waits until no ordered handler works on a moved queue; then a rebalance may take it again."""
         while not await self.deliveries.leave(queue, held):
             continue
         self._leaving.pop(queue, None)
@@ -200,7 +203,7 @@ class AssignedQueues:
             pull.cancel()
 
     def _pull_ended(self, queue: MessageQueue, held: ProcessQueue, task: asyncio.Task[None]) -> None:
-        """Gives up a queue whose loop failed: the next rebalance takes it again at the committed offset."""
+        """Gives up a queue whose pull loop failed: a rebalance takes it again at the committed offset."""
         if not task.cancelled() and task.exception() is not None and self.ours.get(queue) is held:
             held.dropped = True
             del self.ours[queue]

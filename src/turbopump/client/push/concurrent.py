@@ -33,7 +33,7 @@ _OF_ONE_QUEUE = attrgetter("held", "stats")
 
 
 class HandlerCall:
-    """One call of a handler: a `WorkItem`."""
+    """One call of a handler with messages of one queue, with its times and its failure: a `WorkItem`."""
 
     __slots__ = (
         "_invoker",
@@ -69,7 +69,7 @@ class HandlerCall:
         self.failure: DeliveryFailure | None = None
 
     def absorb(self, other: "HandlerCall") -> bool:
-        """Takes over the messages of a call of the same queue and handler, if all of them fit."""
+        """Takes over the messages of another call; False: other queue or handler, or they do not all fit."""
         if other.held is not self.held or other.handler is not self.handler:
             return False
         if len(other.messages) > self.capacity:
@@ -94,7 +94,10 @@ class HandlerCall:
 
 
 class ConcurrentDelivery:
-    """Delivers concurrently. `send_back` is None when broadcasting: there is no second delivery then."""
+    """Delivers messages to handlers concurrently, and sends those that failed back to the broker.
+
+    `send_back` is None when broadcasting: there is no second delivery then.
+    """
 
     def __init__(
         self,
@@ -116,10 +119,10 @@ class ConcurrentDelivery:
     # Queues
 
     def begin(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        """Does nothing: what is pulled is delivered."""
+        """Does nothing: `submit` delivers what is pulled."""
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Gives the queue up at once: handlers that still run have no effect any more."""
+        """Gives up the queue at once and returns True; handlers that still run do not affect its offset."""
         held.dropped = True
         return True
 
@@ -143,7 +146,7 @@ class ConcurrentDelivery:
     # Results
 
     def _ended(self, deliveries: list[HandlerCall]) -> None:
-        """Finishes calls; those of one queue mostly come together, and are counted and finished together."""
+        """Finishes and counts the messages of calls that have ended, and starts to send failed ones back."""
         now_ms = self.clock.now_ms()
         for (held, stats), own in groupby(deliveries, _OF_ONE_QUEUE):
             held.last_consume_ms = now_ms
@@ -193,7 +196,7 @@ class ConcurrentDelivery:
         self._send_backs.start(work, name="send back")
 
     async def expire(self, held_queues: Iterable[ProcessQueue], timeout_s: float) -> None:
-        """Sends messages back whose handlers run longer than `timeout_s`, so that their queues can continue.
+        """Sends back the oldest messages of queues whose handlers run longer than `timeout_s` seconds.
 
         Their workers count no more: a handler that blocks for ever costs a worker, not the consumer.
         """
@@ -233,7 +236,7 @@ class ConcurrentDelivery:
         self._threads.resize()
 
     async def stop(self, patience_s: float) -> None:
-        """Starts no more calls and waits for those that run; calls that take longer are given up."""
+        """Starts no more calls, waits up to `patience_s` seconds for those that run, and ends the workers."""
         self._stopped = True
         self._coroutines.discard_waiting()
         self._threads.discard_waiting()

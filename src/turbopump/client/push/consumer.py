@@ -48,7 +48,7 @@ class _Registration:
 
 
 class Consumer:
-    """Calls handlers with messages, as a member of a group.
+    """Calls handlers with messages of their topics, as a member of a consumer group.
 
     >>> consumer = Consumer("billing", name_servers="127.0.0.1:9876")
     >>> @consumer.on("OrderTopic", tags="paid || refunded")
@@ -119,7 +119,7 @@ class Consumer:
         auto_commit: bool = True,
         replace: bool = False,
     ) -> Callable[[F], F]:
-        """Registers a function as the handler of a topic.
+        """Returns a decorator that registers a function as the handler of a topic.
 
         >>> @consumer.on("OrderTopic", batch=32)
         ... def store(orders: list[Order]): ...
@@ -176,7 +176,7 @@ class Consumer:
         auto_commit: bool = True,
         replace: bool = False,
     ) -> None:
-        """Registers a handler, as `on` does without the decorator, also while the consumer runs."""
+        """Registers a handler of a topic, also while the consumer runs; the arguments are those of `on`."""
         if self._was_started and self._member is None:
             raise NotRunning("this consumer is closed: make a new one")
         if not auto_commit and not ordered:
@@ -202,7 +202,7 @@ class Consumer:
             await self._member.unsubscribe(wrap(self.settings.namespace, topic))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the queues of the topic that this consumer gets have changed.
+        """Registers a callback for changes of the topic's queues that this consumer gets.
 
         `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
         (it runs in a thread) or `async def`.
@@ -408,7 +408,7 @@ def _check_existing(registration: _Registration, existing: tuple[_Registration, 
 
 
 def _combined(registrations: tuple[_Registration, ...]) -> tuple[Subscription, Handler | TagHandlers]:
-    """Combines the handlers of a topic into one subscription and one dispatch by tag."""
+    """Returns the subscription of all handlers of a topic, and its handler or their dispatch by tag."""
     first, *more = registrations
     if not more:
         return first.subscription, first.handler

@@ -1,4 +1,4 @@
-"""Consumes one message for a tool, without effect on any offset."""
+"""Calls a handler with one message when a tool asks for it, without effect on any offset."""
 
 import asyncio
 

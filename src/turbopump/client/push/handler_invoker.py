@@ -19,7 +19,7 @@ STATUSES = {
 
 
 class NoHandler(Exception):
-    """A message was delivered again whose topic or tag has no handler here, only in other members."""
+    """Raised for a message whose topic or tag has no handler in this consumer, only in other members."""
 
 
 async def _no_handler(message: MessageExt) -> None:
@@ -34,7 +34,7 @@ NO_HANDLER = Handler(_no_handler)
 
 @dataclass
 class HandlerInvoker:
-    """Finds the handler of a message and calls it."""
+    """Finds the handlers of messages and calls them, with the user's hooks around each call."""
 
     group: str
     handlers: Mapping[str, Handler | TagHandlers]
@@ -45,19 +45,19 @@ class HandlerInvoker:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def handler(self, message: MessageExt) -> Handler:
-        """Returns the handler of the topic where the message was read, or where it was first sent."""
+        """Returns the handler of the topic that the message was read from, else of its original topic."""
         found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NO_HANDLER)
         return found if isinstance(found, Handler) else found.of(message) or NO_HANDLER
 
     def handlers_of(self, messages: Messages) -> list[tuple[Handler, Messages]]:
-        """Splits messages of one queue by handler in their order: a handler can occur several times."""
+        """Splits messages of one queue into runs of one handler, in order: one may occur several times."""
         only = self.handlers.get(messages[0].queue.topic)
         if isinstance(only, Handler):
             return [(only, messages)]
         return [(handler, list(own)) for handler, own in groupby(messages, self.handler)]
 
     def by_handler(self, messages: Messages) -> list[tuple[Handler, Messages]]:
-        """Groups messages of one queue by handler, regardless of their order, so that batches stay large."""
+        """Groups messages of one queue by handler, out of order, so that batches stay large."""
         only = self.handlers.get(messages[0].queue.topic)
         if isinstance(only, Handler):
             return [(only, messages)]
@@ -75,7 +75,7 @@ class HandlerInvoker:
         self.deliver = self._deliver if self.hooks else Handler.deliver
 
     def run(self, handler: Handler, messages: Messages) -> DeliveryFailure | None:
-        """Calls a `def` handler, in the current thread."""
+        """Calls a `def` handler and the hooks in the current thread; None: consumed. Raises nothing."""
         if not self.hooks:
             return handler.run(messages, self.loop)
         context = self._before(messages)

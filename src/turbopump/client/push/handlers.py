@@ -39,7 +39,7 @@ FITS = "write def handle(message), def handle(order: Order) or def handle(messag
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A handler of one topic.
+    """The user's function that handles the messages of a topic, and how it is called.
 
     `batch` is how many messages it gets at once; None: one, and not in a list. With `commits` a message is
     done when the handler returns, without it when the handler says so.
@@ -65,7 +65,7 @@ class Handler:
         return self.batch or 1
 
     def run(self, messages: Messages, loop: asyncio.AbstractEventLoop) -> DeliveryFailure | None:
-        """Delivers to a `def`, in its thread; None: consumed. Raises nothing, not even SystemExit."""
+        """Calls a `def` function in this thread; None: consumed. Raises nothing, not even SystemExit."""
         try:
             result = self.call(messages)
             if isinstance(result, types.CoroutineType):  # an `async def` behind a decorator
@@ -75,7 +75,7 @@ class Handler:
             return failure_of(error)
 
     async def deliver(self, messages: Messages) -> DeliveryFailure | None:
-        """Delivers to an `async def`; None: consumed. Raises nothing: the caller handles a cancellation."""
+        """Calls an `async def` function; None: consumed. Raises nothing: a cancellation is a failure too."""
         try:
             result = await self.call(messages)
             return None if result is None and self.commits else self._outcome(result)
@@ -83,7 +83,7 @@ class Handler:
             return failure_of(error)
 
     def _outcome(self, result: object) -> DeliveryFailure | None:
-        """Returns what the return value of a handler means."""
+        """Returns what a function's return value means for its messages; None: consumed, may be committed."""
         if result is ConsumeStatus.RECONSUME_LATER:
             return LATER
         if self.commits:
@@ -117,7 +117,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _called(function: Callable[..., Any], reads: Sequence[Read | None], is_batch: bool) -> Callable[..., Any]:
-    """Returns a specialised call, because it runs for every message."""
+    """Returns a function that calls the handler with the arguments that `reads` make from its messages."""
     if reads == [None]:
         return function if is_batch else lambda messages: function(messages[0])
     readers: list[Read] = [read or _itself for read in reads]
@@ -182,7 +182,7 @@ def _is_message(kind: Any) -> bool:
 
 
 def _read_for(name: str, kind: Any) -> Read | None:
-    """Returns how to make the argument of a parameter; None: the message itself."""
+    """Returns a function that makes the argument of a parameter from a message; None: the message itself."""
     if _is_message(kind):
         return None
     if kind is bytes:

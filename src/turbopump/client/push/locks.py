@@ -28,7 +28,7 @@ CALL_TIMEOUT_S = 1.0
 
 @dataclass
 class OrderedQueueLocks:
-    """Acquires, renews and releases the locks of one consumer."""
+    """Acquires, renews and releases the broker's locks of the queues of one ordered consumer."""
 
     client: Client
     routes: RouteCache
@@ -39,7 +39,7 @@ class OrderedQueueLocks:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def is_valid(self, held: ProcessQueue) -> bool:
-        """Returns whether the lock of a queue was granted recently enough to use it."""
+        """Returns whether the broker granted the queue's lock in the last `valid_s` seconds, so it counts."""
         return held.locked_at_s is not None and self.clock.monotonic() - held.locked_at_s <= self.valid_s
 
     async def lock(self, queue: MessageQueue) -> bool:
@@ -47,7 +47,10 @@ class OrderedQueueLocks:
         return queue in await self._ask_broker(queue.broker, [queue])
 
     async def renew(self, held: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Renews the locks of these queues. A queue whose lock was not granted is not used until it is."""
+        """Renews the locks of these queues at their brokers; a lock that is not granted counts as lost.
+
+        When a broker cannot be asked, its locks stay valid until they expire.
+        """
         asked = [self._renew_at(broker, queues, held) for broker, queues in _by_broker(held).items()]
         await asyncio.gather(*asked)
 
@@ -66,7 +69,7 @@ class OrderedQueueLocks:
                 log.info("Cannot unlock queues of %s; their locks will expire: %s", broker, error)
 
     def granted(self, held: ProcessQueue) -> None:
-        """Notes that the broker has just granted the lock of a queue."""
+        """Records that the broker has granted the lock of this queue just now."""
         held.locked_at_s = self.clock.monotonic()
         held.last_lock_ms = self.clock.now_ms()
 

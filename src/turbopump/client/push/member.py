@@ -53,7 +53,7 @@ UNLIMITED_TIMES = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """How a consumer delivers. `group` is its name on the wire."""
+    """What a push consumer is: its group on the wire, ordered or not, broadcasting or not, its settings."""
 
     group: str
     ordered: bool
@@ -67,7 +67,7 @@ class PushPlan:
 
 
 class PushMember:
-    """A running consumer. `start` once, `stop` once."""
+    """A push consumer as a member of its group, with all its parts. `start` once, `stop` once."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class PushMember:
     # Subscriptions
 
     def subscribe(self, subscription: Subscription, handler: Handler | TagHandlers) -> None:
-        """Adds or replaces a subscription, also while the consumer runs; then call `announce_soon`."""
+        """Adds or replaces a subscription and its handler, also while running; then call `announce_soon`."""
         self._handlers[self._names.shown_topic(subscription.topic)] = handler
         self._subscribe(subscription.topic, subscription)
 
@@ -177,7 +177,10 @@ class PushMember:
         self.queues.rebalance_soon()
 
     async def _tell_brokers(self) -> None:
-        """Announces subscriptions; only then pulls use them, because brokers refuse unknown ones."""
+        """Announces changed subscriptions by a heartbeat; only after that do pulls use them.
+
+        Brokers refuse pulls with subscriptions that they do not know.
+        """
         async with self._announcing:
             subscriptions = dict(self._subscriptions)
             if subscriptions == self._announced:  # another caller's heartbeat has announced them
@@ -187,11 +190,11 @@ class PushMember:
             self._announced = subscriptions
 
     def as_users_know(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """Returns queues in order, with the names that the user knows."""
+        """Returns the queues sorted, with topic names without the namespace."""
         return self._names.all_shown(tuple(sorted(queues)))
 
     async def _check_expressions(self) -> None:
-        """Raises Refused when a broker does not support an expression.
+        """Raises Refused when a broker does not support the expression of a subscription.
 
         A topic that does not exist yet is not checked: its broker refuses the pulls later.
         """
@@ -207,7 +210,7 @@ class PushMember:
 
     @property
     def delivery_mode(self) -> tuple[bool, bool]:
-        """Whether it is ordered, and whether it broadcasts."""
+        """Whether the consumer is ordered, and whether it broadcasts."""
         return self._plan.ordered, self._plan.broadcast
 
     @property
@@ -259,7 +262,7 @@ class PushMember:
         return "BROADCASTING" if self._plan.broadcast else "CLUSTERING"
 
     def _properties(self) -> dict[str, str]:
-        """Returns all settings by our names and units, and by Apache's names what its consumers report."""
+        """Returns the properties of the running info: our settings, and what Apache's consumers report."""
         settings = self._plan.settings
         return settings_as_text(settings) | {
             "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
@@ -297,7 +300,7 @@ class PushMember:
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
     def _assignment_changed(self, topic: str, assignment: Assignment) -> None:
-        """Divides a topic's limits among its queues, and announces its subscription with a new version."""
+        """Adapts the limits of each queue, announces the subscription with a new version, calls listeners."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
         if subscription is not None:

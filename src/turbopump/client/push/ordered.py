@@ -44,7 +44,7 @@ MESSAGES_PER_RUN = 64
 
 @dataclass(frozen=True, slots=True)
 class OrderedLimits:
-    """Pauses, turns and retries of an ordered queue."""
+    """Limits of ordered delivery: pause after a failure, length of a queue's turn, failures of a message."""
 
     pause_s: float = 1.0
     slice_s: float = 60.0
@@ -52,7 +52,10 @@ class OrderedLimits:
 
 
 class OrderedDelivery:
-    """Delivers in order. `locks` is None when broadcasting: every member has every queue."""
+    """Delivers the messages of each queue to handlers in order, one call at a time per queue.
+
+    `locks` is None when broadcasting: every member has every queue.
+    """
 
     def __init__(
         self,
@@ -78,12 +81,12 @@ class OrderedDelivery:
     # Queues
 
     def begin(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        """Starts the stream of a queue."""
+        """Starts the task that delivers the messages of a queue in order."""
         task = self._streams[held] = self._tasks.start(self._serve(queue, held), name=f"deliver {queue}")
         task.add_done_callback(lambda _: self._streams.pop(held, None))
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Gives up a queue; False: not yet, because a handler still works on it."""
+        """Stops delivering messages of a queue; False: not yet, a handler still works on it, call again."""
         held.leaving = True
         held.wake()
         stream = self._streams.get(held)
@@ -101,14 +104,14 @@ class OrderedDelivery:
         return True
 
     def submit(self, queue: MessageQueue, held: ProcessQueue, messages: object) -> None:
-        """Does nothing: the streams read the process queues themselves."""
+        """Does nothing: the task of each queue reads its process queue itself."""
 
     def resize(self) -> None:
         self._slots.resize()
         self._threads.resize()
 
     async def stop(self, patience_s: float) -> None:
-        """Starts no more calls, and waits up to `patience_s` for those that run."""
+        """Starts no more calls, waits up to `patience_s` seconds for those that run, cancels the rest."""
         for held in self._streams:
             held.leaving = True
             held.wake()
@@ -154,7 +157,7 @@ class OrderedDelivery:
         return self._locks is None or self._locks.is_valid(held)
 
     async def _work(self, queue: MessageQueue, held: ProcessQueue) -> float:
-        """Makes calls in a row until nothing waits or the turn of this queue is over; returns the pause."""
+        """Delivers messages of a queue until none waits or its turn is over; returns the seconds to pause."""
         began_s = turn_s = self.clock.monotonic()
         while held.waiting and self._may_continue(held):
             now_s = self.clock.monotonic()
@@ -177,7 +180,10 @@ class OrderedDelivery:
     async def _deliver(
         self, held: ProcessQueue, handler: Handler, messages: Messages, stats: TopicConsumeStats
     ) -> tuple[Messages, DeliveryFailure | None]:
-        """Delivers batches in a row; returns the last batch and its failure. Those before it are finished."""
+        """Delivers batches until one fails or time is up; returns the last one and its failure, None: none.
+
+        The batches before it are finished.
+        """
         if not handler.is_async:
             run = _OrderedRun(self, held, handler, messages, stats)
             self._threads.submit([run])
@@ -201,7 +207,7 @@ class OrderedDelivery:
         return batch, failure
 
     def _note_cancellation(self, held: ProcessQueue, failure: DeliveryFailure) -> None:
-        """Raises a cancellation by the consumer; one by the handler itself is a failure like any other."""
+        """Raises a CancelledError caused by the consumer; clears one by the handler, which is a failure."""
         task = asyncio.current_task()
         if task is None or not isinstance(failure.error, asyncio.CancelledError):
             return
@@ -233,7 +239,7 @@ class OrderedDelivery:
     async def _failed(
         self, held: ProcessQueue, handler: Handler, batch: Messages, failure: DeliveryFailure
     ) -> float | None:
-        """Handles a failed batch; returns the pause before its next delivery, None: nothing is left of it."""
+        """Handles a failed batch; returns the seconds until its next delivery, None: it is finished."""
         log_failure(failure, batch)
         if failure.is_rollback:
             held.give_back()
@@ -257,18 +263,21 @@ class OrderedDelivery:
         return min(max(pause_s, MIN_PAUSE_S), MAX_PAUSE_S)
 
     async def _send_to_retry_topic(self, message: MessageExt) -> bool:
-        """Sends a message that has failed too often to the retry topic, where it becomes a dead letter."""
+        """Sends a message that failed too often to the retry topic; True: stored there, False: not sent.
+
+        There it becomes a dead letter.
+        """
         return self._send_back is not None and await self._send_back.send_copy(message)
 
     async def _wait(self, held: ProcessQueue, seconds: float) -> None:
-        """Waits, but not longer than the queue is assigned."""
+        """Sleeps for `seconds`, or about until the queue is being given up."""
         until_s = self.clock.monotonic() + seconds
         while not (held.leaving or held.dropped) and (left_s := until_s - self.clock.monotonic()) > 0:
             await self.clock.sleep(min(left_s, 1.0))
 
 
 class _OrderedRun:
-    """Calls of a `def` handler with messages of one queue, one after the other, in a thread."""
+    """A `WorkItem` that calls a `def` handler with batches of one queue, one after the other, in a thread."""
 
     capacity = 0
 

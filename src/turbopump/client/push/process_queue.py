@@ -14,7 +14,7 @@ from turbopump.client.message import MessageExt
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """When to stop pulling from a queue until the handlers have caught up. Apache's defaults."""
+    """Messages, bytes and offset span above which pulls of a queue wait for handlers. Apache's defaults."""
 
     messages: int = 1000
     bytes: int = 100 << 20
@@ -87,51 +87,51 @@ class ProcessQueue:
             _wake(self._capacity_waiter)
 
     def replace(self, message: MessageExt) -> None:
-        """Replaces a message by itself with another count of failures."""
+        """Replaces the unfinished message of the same offset, for another count of failures."""
         if message.offset in self._unfinished:
             self._unfinished[message.offset] = message
 
     def first(self, count: int) -> list[MessageExt]:
-        """Returns the first unfinished messages, without those that are kept."""
+        """Returns up to `count` of the oldest unfinished messages, without kept ones; removes none."""
         # Dictionaries keep the order of insertion, which is that of the offsets: no sort is needed.
         return list(islice(self._unfinished.values(), self._taken, self._taken + count))
 
     def keep(self, count: int) -> None:
-        """Marks the first messages as consumed; they hold back the offset until `commit` or `give_back`."""
+        """Marks the next `count` messages as consumed, not committed, until `commit` or `give_back`."""
         self._taken += count
 
     def commit(self, messages: Iterable[MessageExt]) -> None:
-        """Finishes these messages, which come next, and all that are kept."""
+        """Finishes these messages, the next in order, and all before them that were marked by `keep`."""
         kept, self._taken = list(islice(self._unfinished.values(), self._taken)), 0
         self.finish([*kept, *messages])
 
     def give_back(self) -> None:
-        """Makes the kept messages available again."""
+        """Lets all messages that were marked by `keep` be delivered again."""
         self._taken = 0
 
     def holds(self, message: MessageExt) -> bool:
         return message.offset in self._unfinished
 
     async def wait_for_capacity(self, limits: CacheLimits) -> None:
-        """Returns when the queue is within the limits, or `wake` was called."""
+        """Waits until the queue is within the limits, or `wake` is called."""
         if self.is_full(limits):
             self._limits = limits
             self._capacity_waiter = asyncio.get_running_loop().create_future()
             await self._capacity_waiter
 
     async def arrival(self) -> None:
-        """Returns when messages have come, or `wake` was called."""
+        """Waits until the next messages are put, or `wake` is called."""
         self._arrival = asyncio.get_running_loop().create_future()
         await self._arrival
 
     def wake(self) -> None:
-        """Wakes the waiting loops, which then check the state of the queue."""
+        """Ends the waits in `wait_for_capacity` and `arrival`, so that the loops check the queue's state."""
         _wake(self._arrival)
         _wake(self._capacity_waiter)
 
     @property
     def committable(self) -> int:
-        """The offset to commit: everything below is done."""
+        """The queue offset that may be committed: all messages below it are finished."""
         return next(iter(self._unfinished), self.next_offset)
 
     @property
@@ -140,7 +140,7 @@ class ProcessQueue:
 
     @property
     def waiting(self) -> int:
-        """How many messages are unfinished, without those that are kept."""
+        """How many messages are unfinished, without those marked by `keep`."""
         return len(self._unfinished) - self._taken
 
     @property

@@ -35,7 +35,7 @@ PAUSED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PullLoopSettings:
-    """How the queues of a consumer are pulled."""
+    """Batch sizes, pauses and options of the pulls of a push consumer."""
 
     batch: int = 32
     batch_bytes: int = 256 * 1024
@@ -50,7 +50,7 @@ class PullLoopSettings:
 
 @dataclass
 class PullLoop:
-    """Pulls from assigned queues; `run` is the loop of one of them."""
+    """Pulls messages of assigned queues into their process queues; `run` is the loop of one queue."""
 
     puller: Puller
     routes: RouteCache
@@ -71,7 +71,7 @@ class PullLoop:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        """Pulls until the queue is given up."""
+        """Pulls one queue into its process queue until the queue is given up, or moved to another offset."""
         while not held.dropped:
             if self.is_paused():
                 await self.clock.sleep(PAUSED_S)
@@ -83,7 +83,7 @@ class PullLoop:
                 return
 
     async def _once(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Makes one pull; False: the loop ends."""
+        """Makes one pull and passes its messages on; False: the queue was given up or moved, end the loop."""
         subscription = self.subscription(queue.topic)
         if subscription is None:
             await self.clock.sleep(self.settings.failed_s)

@@ -50,10 +50,10 @@ class WorkItem(Protocol):
     """How much more of the same kind it could take over; 0 for most."""
 
     def absorb(self, other: Any) -> bool:
-        """Takes over another item; False: it is of another kind, or too large."""
+        """Takes over the work of another item; False: it took nothing, the other does not fit."""
 
     def run(self) -> None:
-        """Does the work in a thread."""
+        """Does the work in the calling thread, a worker of a `ThreadPool`."""
 
     def deliver(self) -> Coroutine[Any, Any, bool]:
         """Does the work on the loop; False: it failed, perhaps because its task was cancelled."""
@@ -63,7 +63,7 @@ P = TypeVar("P", bound=WorkItem)
 
 
 class WorkerPool(Generic[P]):
-    """What both kinds of pools share: the waiting and the finished items.
+    """Base of both worker pools: the items that wait and those that are finished.
 
     `collect` gets finished items, several at a time, always on the loop.
     """
@@ -83,7 +83,7 @@ class WorkerPool(Generic[P]):
         self._all_done.set()
 
     def submit(self, items: Sequence[P]) -> None:
-        """Queues items; they are done in this order, several at a time."""
+        """Queues items for the workers, which begin them in this order, several at a time."""
         self._open += len(items)
         self._all_done.clear()
         self._work.extend(items)
@@ -101,7 +101,7 @@ class WorkerPool(Generic[P]):
         self._finished(discarded)
 
     async def wait_done(self) -> None:
-        """Returns when no item waits or runs."""
+        """Waits until no item is queued or running."""
         await self._all_done.wait()
 
     def _top_up(self, item: P) -> None:
@@ -137,7 +137,7 @@ class WorkerPool(Generic[P]):
 
 
 class CoroutinePool(WorkerPool[P]):
-    """Workers that are tasks of the loop, for `async def` handlers."""
+    """A worker pool of asyncio tasks, for `async def` handlers."""
 
     def __init__(self, size: WorkerPoolSize, collect: Callable[[list[P]], None], clock: Clock) -> None:
         super().__init__(size, collect)
@@ -160,7 +160,7 @@ class CoroutinePool(WorkerPool[P]):
                 self._add_worker()
 
     def resize(self) -> None:
-        """Adapts to a changed size."""
+        """Applies a changed pool size: ends idle workers if there are too many, adds one if work waits."""
         if len(self._in_progress) > self._size.max_workers:
             # Idle workers wake up, see that there are too many, and leave.
             for waiter in self._idle:
@@ -229,7 +229,7 @@ class CoroutinePool(WorkerPool[P]):
                 turn_s = monotonic()
 
     async def _wait_idle(self, me: asyncio.Task[None]) -> bool:
-        """Waits for work; False: enough other workers wait, this one ends."""
+        """Waits until a worker is needed; False: enough others wait, so this worker ends."""
         if self._idle and len(self._in_progress) > self._size.min_workers:
             del self._in_progress[me]
             return False
@@ -240,7 +240,10 @@ class CoroutinePool(WorkerPool[P]):
         return True
 
     def _survives_cancellation(self, me: asyncio.Task[None]) -> bool:
-        """Clears a cancellation that the handler itself caused: that is a failure like any other."""
+        """Clears a cancellation that the handler caused; False: the pool was ended, so the worker must end.
+
+        A cancellation by the handler is a failure like any other.
+        """
         while me.cancelling() and not self._stopped:
             me.uncancel()
         return not self._stopped
@@ -257,7 +260,7 @@ class CoroutinePool(WorkerPool[P]):
 
 
 class ThreadPool(WorkerPool[P]):
-    """Workers that are daemon threads, for `def` handlers.
+    """A worker pool of daemon threads, for `def` handlers.
 
     A thread that never comes back keeps neither the consumer nor the process from ending. `submit` is called
     on the loop; the deques and flags are shared with the threads without a lock, because each operation on
@@ -286,7 +289,7 @@ class ThreadPool(WorkerPool[P]):
                 self._add_worker()
 
     def resize(self) -> None:
-        """Adapts to a changed size."""
+        """Applies a changed pool size: ends idle threads if there are too many, adds one if work waits."""
         for _ in range(len(self._workers) - self._size.max_workers):
             self._wake_one()  # it sees that there are too many, and leaves; a busy one sees it afterwards
         self._add_worker()
@@ -301,7 +304,7 @@ class ThreadPool(WorkerPool[P]):
     # Called by the threads
 
     def take(self, thread: "_WorkerThread[P]") -> P | None:
-        """Returns the next item, waiting for it; None: the thread ends."""
+        """Waits for the next item and returns it to the thread that works on it; None: the thread ends."""
         while not thread.is_abandoned and len(self._workers) <= self._size.max_workers:
             try:
                 item = thread.item = self._work.popleft()
@@ -325,7 +328,7 @@ class ThreadPool(WorkerPool[P]):
         return None
 
     def give_back(self, thread: "_WorkerThread[P]", item: P) -> None:
-        """Hands a finished item to the loop, unless it was abandoned meanwhile."""
+        """Passes a finished item to the event loop, unless it was abandoned meanwhile."""
         thread.item = None
         if thread.is_abandoned:
             return
@@ -418,7 +421,7 @@ class ConcurrencySlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> None:
-        """Returns when a slot is free, in the order of calls."""
+        """Waits for a free slot and takes it, in the order of calls."""
         while self._taken >= self._size.max_workers:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -437,7 +440,7 @@ class ConcurrencySlots:
         self._wake_next()
 
     def resize(self) -> None:
-        """Adapts to a changed limit."""
+        """Applies a changed limit: wakes as many waiting tasks as there are free slots."""
         for _ in range(self._size.max_workers - self._taken):
             self._wake_next()
 
