@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 @contextmanager
 def opened(connect: Callable[[], Any]) -> Iterator[Any]:
-    """Opens what `connect` gives, and closes it at the end.
+    """Opens a blocking connection by `connect`, yields it and closes it. Raises InvalidArgument if async.
 
-    It is a connection or session, or a context manager around one, such as `pool.connection`.
+    `connect` gives a connection or session, or a context manager around one, such as `pool.connection`.
     """
     given = connect()
     if isawaitable(given):
@@ -40,7 +40,7 @@ def opened(connect: Callable[[], Any]) -> Iterator[Any]:
 
 
 class AsyncConnectionScope:
-    """Opens and closes an async connection; `connect` may be a coroutine function too."""
+    """Async context manager that opens a connection by `connect`, `def` or `async def`, and closes it."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
@@ -69,7 +69,7 @@ class AsyncConnectionScope:
 
 
 class UserConnections:
-    """Runs steps on connections of the user.
+    """Runs steps on new connections that the user's `connect` makes, blocking or async.
 
     Blocking connections are made and used in a thread; which kind they are is known after the first one.
     """
@@ -79,7 +79,7 @@ class UserConnections:
         self._is_async: bool | None = None
 
     async def perform(self, written: DialectSteps[T]) -> T:
-        """Opens a connection, runs the steps on it and closes it."""
+        """Opens a connection, runs the steps on it, closes it, and returns the result of the steps."""
         if self._is_async is None:
             first = await asyncio.to_thread(self._first, written)
             if not self._is_async:
@@ -90,21 +90,21 @@ class UserConnections:
         return await asyncio.to_thread(perform_blocking, self._connect, written)
 
     def _first(self, written: DialectSteps[T]) -> Any:
-        """Returns the result of the steps, or an async connection to run them on."""
+        """Opens the first connection; returns it if it is async, else the result of the steps run on it."""
         given = self._connect()
         self._is_async = _gives_async(given)
         return given if self._is_async else perform_blocking(lambda: given, written)
 
 
 def perform_blocking(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
-    """Opens a blocking connection, runs the steps on it and closes it."""
+    """Opens a blocking connection, runs the steps on it, closes it, and returns the result of the steps."""
     with opened(connect) as connection:
         done: T = run_steps(connection, written)
         return done
 
 
 async def perform_async(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
-    """Opens an async connection, runs the steps on it and closes it."""
+    """Opens an async connection, runs the steps on it, closes it, and returns the result of the steps."""
     async with AsyncConnectionScope(connect) as connection:
         done: T = await run_steps(connection, written)
         return done

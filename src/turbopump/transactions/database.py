@@ -25,14 +25,14 @@ _TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
 class BlockingConnection(Protocol):
-    """sqlite3.Connection, psycopg.Connection, psycopg2's, SQLAlchemy's Connection and Session, Django's."""
+    """A blocking connection of sqlite3, psycopg, psycopg2, Django or SQLAlchemy, or its Session."""
 
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
 
 
 class AsyncConnection(Protocol):
-    """psycopg.AsyncConnection, aiosqlite.Connection, SQLAlchemy's AsyncConnection and AsyncSession."""
+    """An async connection of psycopg or aiosqlite, or an AsyncConnection or AsyncSession of SQLAlchemy."""
 
     async def commit(self) -> None: ...
     async def rollback(self) -> None: ...
@@ -40,14 +40,14 @@ class AsyncConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with `:name` for each parameter."""
+    """An SQL statement with `:name` for each parameter, and the values of the parameters."""
 
     sql: str
     parameters: Mapping[str, object] = field(default_factory=dict)
 
 
 class TransactionCommand(Enum):
-    """A command about the transaction, among the statements of some steps."""
+    """A command that begins, joins or ends a transaction; steps yield it among their statements."""
 
     BEGIN = auto()
     """Begins a transaction that we end; what the connection has begun by itself becomes part of it."""
@@ -59,7 +59,7 @@ class TransactionCommand(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """The rows that a statement returned, and how many it wrote."""
+    """The rows that a statement returned, and how many rows it wrote."""
 
     rows: list[Any]
     count: int
@@ -78,14 +78,17 @@ def run_steps(connection: AsyncConnection, written: DialectSteps[T]) -> Awaitabl
 @overload
 def run_steps(connection: BlockingConnection, written: DialectSteps[T]) -> T: ...
 def run_steps(connection: Any, written: DialectSteps[T]) -> T | Awaitable[T]:
-    """Runs the steps on this connection. An error of a statement is raised inside them."""
+    """Runs steps on a connection and returns their result; on an async connection, an awaitable of it.
+
+    An error of a statement is raised inside the steps.
+    """
     driver = driver_of(connection)
     steps = written(driver.dialect)
     return _run_async(driver, steps) if driver.is_async else _run(driver, steps)
 
 
 def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
-    """Puts the steps between BEGIN and COMMIT; an error rolls back."""
+    """Returns the steps with BEGIN before and COMMIT after them; an error rolls back and is raised."""
 
     def whole(dialect: str) -> Steps[T]:
         try:
@@ -101,9 +104,9 @@ def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
 
 
 def rollback() -> Steps[None]:
-    """Rolls back after an error.
+    """Steps that roll back after an error; a failure of the rollback itself is ignored.
 
-    Its own failure is ignored: a connection that is gone has rolled back too.
+    A connection that is gone has rolled back too.
     """
     try:
         yield TransactionCommand.ROLLBACK
@@ -112,12 +115,12 @@ def rollback() -> Steps[None]:
 
 
 def is_async(connection: object) -> bool:
-    """Tells whether the connection is async."""
+    """Returns whether a connection is async. Raises InvalidArgument for an unknown kind of connection."""
     return driver_of(connection).is_async
 
 
 def is_known(connection: object) -> bool:
-    """Tells whether `run_steps` accepts the object as a connection."""
+    """Returns whether `run_steps` accepts the object as a connection."""
     return _driver_class(type(connection)) is not None
 
 
@@ -129,10 +132,10 @@ def checked_table(name: str) -> str:
 
 
 def create_if_missing(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]) -> Steps[None]:
-    """Creates the table if it is missing. On PostgreSQL two that create it at once wait for each other.
+    """Steps that create the table if it is missing, by the SQL of `definitions` for the dialect.
 
-    There its existence is checked first: CREATE … IF NOT EXISTS needs the right to create even if the table
-    exists.
+    On PostgreSQL two that create it at once wait for each other. There its existence is checked first: CREATE
+    … IF NOT EXISTS needs the right to create even if the table exists.
     """
     if dialect == POSTGRESQL:
         if (yield from table_exists(table)):
@@ -143,17 +146,17 @@ def create_if_missing(dialect: str, table: str, definitions: Mapping[str, tuple[
 
 
 def table_exists(table: str) -> Steps[bool]:
-    """Tells whether a table exists. For PostgreSQL."""
+    """Steps that return whether a table exists; for PostgreSQL only."""
     return (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None
 
 
 def advisory_lock(name: str) -> Statement:
-    """Waits for any other transaction that holds the lock of that name. For PostgreSQL."""
+    """Returns the PostgreSQL statement that takes the lock of that name, until the transaction ends."""
     return Statement("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"turbopump {name}"})
 
 
 def driver_of(connection: Any) -> "_Driver":
-    """Returns the driver for a connection. Raises InvalidArgument for an unknown kind."""
+    """Returns the adapter for a connection. Raises InvalidArgument for an unknown kind of connection."""
     found = _driver_class(type(connection))
     if found is None:
         kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
@@ -207,7 +210,7 @@ async def _run_async(driver: "_Driver", steps: Steps[T]) -> T:
 
 
 class _Driver:
-    """What differs between kinds of connections.
+    """Adapter of one kind of connection: performs statements and transaction commands on it.
 
     `perform` is for blocking ones, `perform_async` for async ones.
     """
@@ -226,7 +229,10 @@ class _Driver:
 
 
 class _Sqlite(_Driver):
-    """Begins transactions with the write lock: one that only reads at first could not get it later."""
+    """Adapter of sqlite3 connections.
+
+    Begins transactions with the write lock: one that only reads at first could not get it later.
+    """
 
     dialect = SQLITE
 
@@ -247,7 +253,7 @@ class _Sqlite(_Driver):
 
 
 class _AsyncSqlite(_Driver):
-    """aiosqlite."""
+    """Adapter of aiosqlite connections."""
 
     is_async = True
     dialect = SQLITE
@@ -268,7 +274,7 @@ class _AsyncSqlite(_Driver):
 def _sqlite_command(
     connection: Any, step: Statement | TransactionCommand
 ) -> Statement | Callable[[], Any] | None:
-    """Returns a statement to execute, a method to call, or None for nothing.
+    """Returns how to perform a step: a statement to execute, a method to call, or None: nothing to do.
 
     Since Python 3.12 there are connections that end transactions by SQL alone (`autocommit=True`).
     """
@@ -292,7 +298,7 @@ def _sqlite_command(
 
 
 class _Psycopg(_Driver):
-    """psycopg 3, and psycopg2, whose connections have the same names for what is used here."""
+    """Adapter of connections of psycopg 3 and of psycopg2, which has the same names for what is used here."""
 
     dialect = POSTGRESQL
 
@@ -315,7 +321,7 @@ class _Psycopg(_Driver):
         return _plain_cursor(self.connection)
 
     def _command(self, step: Statement | TransactionCommand) -> Statement | Callable[[], Any] | None:
-        """Returns what to execute.
+        """Returns how to perform a step: a statement to execute, a method to call, None: nothing to do.
 
         Where the connection commits each statement, BEGIN and COMMIT are statements.
         """
@@ -340,7 +346,7 @@ class _Psycopg(_Driver):
 
 
 class _AsyncPsycopg(_Psycopg):
-    """psycopg's AsyncConnection."""
+    """Adapter of psycopg's AsyncConnection."""
 
     is_async = True
 
@@ -370,7 +376,10 @@ def _pyformat(sql: str) -> str:
 
 
 class _Alchemy(_Driver):
-    """A Connection or a Session; statements go to the Session's connection, past its objects."""
+    """Adapter of a Connection or Session of SQLAlchemy.
+
+    Statements go to the Session's connection, past its objects.
+    """
 
     @property
     def dialect(self) -> str:  # type: ignore[override]
@@ -398,7 +407,7 @@ class _Alchemy(_Driver):
 
 
 class _AsyncAlchemy(_Driver):
-    """An AsyncConnection or AsyncSession of SQLAlchemy."""
+    """Adapter of an AsyncConnection or AsyncSession of SQLAlchemy."""
 
     is_async = True
 
@@ -429,7 +438,7 @@ class _AsyncAlchemy(_Driver):
 
 
 class _Django(_Driver):
-    """`django.db.connection`, whose transactions begin and end with the block of `transaction.atomic()`."""
+    """Adapter of `django.db.connection`, whose transactions are the blocks of `transaction.atomic()`."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__(connection)
@@ -454,7 +463,10 @@ _BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 
 def _must_begin(dialect: str, pooled: Any, step: TransactionCommand) -> bool:
-    """Tells whether BEGIN is needed: SQLAlchemy begins by itself, but on SQLite only with the first write."""
+    """Returns whether to execute BEGIN IMMEDIATE. Raises InvalidArgument for autocommit or another database.
+
+    SQLAlchemy begins by itself, but on SQLite only with the first write.
+    """
     if dialect == SQLITE:
         return step is TransactionCommand.BEGIN and not pooled.driver_connection.in_transaction
     if dialect != POSTGRESQL:

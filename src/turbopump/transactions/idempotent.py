@@ -64,7 +64,7 @@ NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "
 
 
 class WorkUndone(ClientError, RuntimeError):
-    """The transaction of a block was rolled back inside, although the block ended without an error."""
+    """Raised when the transaction was rolled back inside a block that ended without an error."""
 
 
 # --- a block of code --------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def once(
     table: str = TABLE,
     commit: bool = True,
 ) -> "Once":
-    """Returns a block whose work is done once for `message`, in one transaction with the record of it.
+    """Returns a context manager that gives True if `message` is new, and commits its record with the work.
 
         with once(connection, message, group="billing") as first:
             if first:
@@ -107,7 +107,7 @@ def once_each(
     table: str = TABLE,
     commit: bool = True,
 ) -> "OnceEach":
-    """Returns a block for a batch of messages in one transaction, which gives those that are new. See `once`.
+    """Returns a context manager that gives the messages that are new, in one transaction. See `once`.
 
     with once_each(connection, messages, group="billing") as new:
         for message in new: …
@@ -116,7 +116,7 @@ def once_each(
 
 
 class _OnceBlock:
-    """The end of `once` and `once_each`: commits, or rolls back after an error."""
+    """Base of `Once` and `OnceEach`: commits at the end of the block, or rolls back after an error."""
 
     def __init__(self, claims: "_Claims", connection: Any) -> None:
         self._claims = claims
@@ -132,7 +132,7 @@ class _OnceBlock:
 
 
 def _repeat_all(error: BaseException | None) -> None:
-    """Makes a RetryLater repeat the whole batch.
+    """Sets `consumed` of a RetryLater to 0, so that the whole batch is delivered again.
 
     A handler may say that the first messages of a batch are done. Here they are not: all is rolled back.
     """
@@ -141,7 +141,7 @@ def _repeat_all(error: BaseException | None) -> None:
 
 
 class Once(_OnceBlock):
-    """The block of `once`: gives True when the message is new."""
+    """The context manager of `once`: gives True when the message is new, False when it was processed."""
 
     def __enter__(self) -> bool:
         return bool(run_steps(self._connection, self._claims.enter))
@@ -151,7 +151,7 @@ class Once(_OnceBlock):
 
 
 class OnceEach(_OnceBlock):
-    """The block of `once_each`: gives the messages that are new."""
+    """The context manager of `once_each`: gives those of the messages that are new."""
 
     def __enter__(self) -> list[MessageExt]:
         new: list[MessageExt] = run_steps(self._connection, self._claims.enter)
@@ -163,7 +163,7 @@ class OnceEach(_OnceBlock):
 
 
 class _Claims:
-    """The records of some messages: inserted before the work and checked after it."""
+    """The records of messages as processed: inserted before the work and checked after it."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Claims:
             raise
 
     def _claim(self) -> Steps[list[MessageExt]]:
-        """Inserts the records in the order of keys, which avoids deadlocks between consumers."""
+        """Inserts the records and returns the new messages; the order of keys avoids deadlocks."""
         marks = [self._mark(message) for message in self._messages]
         now_ms = time.time_ns() // 1_000_000
         new = set()
@@ -240,7 +240,7 @@ class _Claims:
         return steps
 
     def _check(self) -> Steps[None]:
-        """Raises WorkUndone if the record is gone.
+        """Raises WorkUndone if the record is gone, because the transaction was rolled back in the block.
 
         PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
         swallows an error of its statements would lose the message. So would one that rolls back by itself.
@@ -293,7 +293,7 @@ def idempotent(
     table: str = TABLE,
     keep: timedelta | None = KEEP,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a handler that does its work once per message, in a transaction on a connection that it receives.
+    """Returns a decorator: the handler works once per message, in a transaction on a connection it receives.
 
         @consumer.on("OrderTopic")
         @idempotent(connect=pool.connection, group="billing")
@@ -320,7 +320,7 @@ def idempotent(
 
 
 class _IdempotentHandler:
-    """Wraps one handler."""
+    """The wrapper that `idempotent` puts around one handler."""
 
     def __init__(
         self,
@@ -402,7 +402,10 @@ class _IdempotentHandler:
         return result
 
     def _claims(self, messages: Sequence[MessageExt]) -> _Claims:
-        """Makes the claims. The table is looked for until a message was processed, and after any failure."""
+        """Returns the claims of these messages; they look for the table unless the last call succeeded.
+
+        So the table is looked for until a message was processed, and after any failure.
+        """
         is_created, self._is_created = self._is_created, False
         return _Claims(messages, self._group, self._key, self._table, is_created=is_created)
 
@@ -450,7 +453,7 @@ class _HandlerSignature:
         return ([found], False) if isinstance(found, MessageExt) else (found, True)
 
     def arguments(self, given: Sequence[Any], new: Sequence[MessageExt], is_batch: bool) -> Sequence[Any]:
-        """Returns the arguments of the handler; of a batch those that belong to new messages."""
+        """Returns the handler's arguments but the connection; of a batch, those of new messages."""
         wanted = given[: len(self._wanted)]
         if not is_batch:
             return wanted
@@ -459,7 +462,7 @@ class _HandlerSignature:
         return [[items[place] for place in places] for items in wanted]
 
     def put_on(self, face: Callable[..., Any]) -> Callable[..., Any]:
-        """Gives the wrapper the name, documentation and signature of the handler."""
+        """Gives `face` the handler's name, docstring and parameters but the connection; returns `face`."""
         shown = self._shown
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(face, name, getattr(self._handler, name, None))
@@ -479,7 +482,7 @@ _MESSAGE = inspect.Parameter("_message", inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def _is_message(annotation: Any) -> bool:
-    """Tells whether the annotation is a message or several, which need no decoding."""
+    """Returns whether the annotation stands for a message or messages, which need no decoding."""
     if annotation in (inspect.Parameter.empty, Any, MessageExt, list, tuple, Sequence):
         return True
     return MessageExt in getattr(annotation, "__args__", ())
@@ -497,7 +500,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 @overload
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
-    """Creates the table unless it exists: for handlers that may not create tables."""
+    """Creates the table of processed keys unless it exists, for handlers without that right. Commits."""
     definitions = _definitions(checked_table(table))
     return run_steps(
         connection, in_transaction(lambda dialect: create_if_missing(dialect, table, definitions))
@@ -511,7 +514,7 @@ def forget(
 @overload
 def forget(connection: BlockingConnection, *, older_than: timedelta = KEEP, table: str = TABLE) -> int: ...
 def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE) -> Any:
-    """Deletes the keys of messages that were processed longer ago, and returns how many. Commits."""
+    """Deletes the keys of messages processed longer than `older_than` ago; returns how many. Commits."""
     before_ms = time.time_ns() // 1_000_000 - int(older_than.total_seconds() * 1000)
     columns = "consumer_group, topic, message_key"
     delete = Statement(
@@ -547,7 +550,7 @@ def _definitions(table: str) -> dict[str, tuple[str, ...]]:
 
 
 def message_id(message: MessageExt) -> str:
-    """Returns the sender's id; for a message without one, the place of its first stored copy."""
+    """Returns the message id that the sender gave; without one, the offset message id of the first copy."""
     found = message.properties
     return (
         found.get(properties.UNIQUE_KEY)
@@ -557,7 +560,7 @@ def message_id(message: MessageExt) -> str:
 
 
 def keys(message: MessageExt) -> str:
-    """Returns the message's KEYS. Raises InvalidArgument for a message without any."""
+    """Returns the message's KEYS, joined by spaces. Raises InvalidArgument for a message without any."""
     if not message.keys:
         raise InvalidArgument(
             f"message {message.message_id} of {message.topic} has no KEYS to identify it: its sender must "
@@ -570,7 +573,7 @@ KEYS: dict[str, Callable[[MessageExt], str]] = {"message_id": message_id, "keys"
 
 
 def key_function(key: Key) -> Callable[[MessageExt], str]:
-    """Returns the function that makes the key of a message. Raises InvalidArgument."""
+    """Returns the function that makes the key of a message. Raises InvalidArgument for an unknown name."""
     if callable(key):
         return _checked(key)
     if key not in KEYS:

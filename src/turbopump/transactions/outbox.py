@@ -1,4 +1,4 @@
-"""Messages that are part of a database transaction.
+"""The outbox: messages that are written in a database transaction, and sent afterwards by a relay.
 
 A program that changes its database and then sends a message about it may die in between; one that sends first
 may fail to commit. Here the message is written into a table of the same database, in the same transaction,
@@ -161,7 +161,10 @@ def discard(connection: AsyncConnection, row: int, *, table: str = TABLE) -> Awa
 @overload
 def discard(connection: BlockingConnection, row: int, *, table: str = TABLE) -> bool: ...
 def discard(connection: Any, row: int, *, table: str = TABLE) -> Any:
-    """Deletes the pending message with this id: the only way in which one is dropped. Commits."""
+    """Deletes the pending message with this row id; False: there is none. Commits.
+
+    No message is dropped in any other way.
+    """
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).discard(row)))
 
 
@@ -170,12 +173,12 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 @overload
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
-    """Creates the table unless it exists: for programs that may not create tables."""
+    """Creates the outbox table unless it exists, for programs without that right. Commits."""
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).exists))
 
 
 def stamped(message: Message) -> Message:
-    """Returns the message with a message id, which stays the same in every try.
+    """Returns the message with a message id, which stays the same in every try to send it.
 
     One that has an id is unchanged.
     """
@@ -222,7 +225,7 @@ def send_or_keep(
 
 
 class _DirectSend:
-    """One call of `send_or_keep`."""
+    """One call of `send_or_keep`: sends the message, or stores it in the outbox."""
 
     def __init__(
         self, producer: Any, connect: Callable[[], Any], message: Message, by: str | None, table: str
@@ -262,7 +265,7 @@ class _DirectSend:
 
 
 class _NewRow:
-    """A message that is being written into the table."""
+    """A message to be written into the outbox table, checked and with its message id."""
 
     def __init__(
         self, message: Message, by: str | None, table: str, error: BaseException | None = None
@@ -291,7 +294,7 @@ def _ids() -> ProcessIds:
 
 
 def _local_ip() -> str:
-    """Returns the address for message ids, whose first part shows the sender."""
+    """Returns the IPv4 address of this machine, for message ids; 127.0.0.1 if it has no network."""
     import socket
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -50,7 +50,7 @@ class Pending:
 
 
 def pause_ms(attempts: int) -> int:
-    """Returns the pause before the next try: 1 s, 2 s, 4 s … 5 minutes.
+    """Returns the milliseconds until the next try after this many failures: 1 s, 2 s, 4 s … 5 minutes.
 
     >>> [pause_ms(attempts) for attempts in (1, 2, 3, 9, 10, 1000)]
     [1000, 2000, 4000, 256000, 300000, 300000]
@@ -59,17 +59,17 @@ def pause_ms(attempts: int) -> int:
 
 
 class OutboxTable:
-    """The statements on one outbox table."""
+    """The steps that read and write one outbox table."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def exists(self, dialect: str) -> Steps[None]:
-        """Creates the table if it is missing."""
+        """Steps that create the table if it is missing."""
         yield from create_if_missing(dialect, self.name, self._definitions())
 
     def put(self, message: Message, by: str | None, now_ms: int, failure: str = "") -> Steps[str]:
-        """Inserts a message, which must have its unique key. With a failure it counts as tried once."""
+        """Steps that insert a message and return its unique id; a row with `failure` counts as tried once."""
         key = message.properties[properties.UNIQUE_KEY]
         attempts = 1 if failure else 0
         yield Statement(
@@ -91,10 +91,10 @@ class OutboxTable:
         return key
 
     def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> DialectSteps[list[Pending]]:
-        """Takes up to `most` rows for the relay with this token.
+        """Returns steps that take and return up to `most` due rows for the relay with this token.
 
-        One relay at a time is here: one that looked while another takes rows would not see that a lane is
-        taken. On PostgreSQL the clock of the server counts.
+        Other relays leave them alone for `lease_ms`. One relay at a time is here: one that looked while
+        another takes rows would not see that a lane is taken. On PostgreSQL the clock of the server counts.
         """
 
         def steps(dialect: str) -> Steps[list[Pending]]:
@@ -125,7 +125,7 @@ class OutboxTable:
     def settle(
         self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
     ) -> DialectSteps[None]:
-        """Records what happened to the rows of this token: deletes stored ones, delays failed ones.
+        """Returns steps that delete sent rows of this token, delay failed ones and release the others.
 
         A row that another relay has taken over since is left alone.
         """
@@ -195,7 +195,10 @@ class OutboxTable:
         return steps
 
     def _definitions(self) -> dict[str, tuple[str, ...]]:
-        """SQL that creates the table. The body is last: a search for free rows need not read it."""
+        """Returns, by dialect, the SQL statements that create the table and its index.
+
+        The body is last: a search for free rows need not read it.
+        """
         own_id = {
             SQLITE: "INTEGER PRIMARY KEY AUTOINCREMENT",
             POSTGRESQL: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -215,7 +218,10 @@ class OutboxTable:
 
 
 def _server_ms() -> Steps[int]:
-    """Returns the time of PostgreSQL's clock: relays on several machines need not agree on the time."""
+    """Steps that return the time of PostgreSQL's clock, in milliseconds since 1970.
+
+    So relays on several machines need not agree on the time.
+    """
     select = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
     return int((yield Statement(select)).rows[0][0])
 
@@ -237,7 +243,7 @@ def _pending(rows: Sequence[Any]) -> list[Pending]:
 
 
 class _MessageHead(msgspec.Struct, omit_defaults=True):
-    """A message without topic and body."""
+    """A message without topic and body, as the column `head` has it in JSON."""
 
     tags: str = ""
     keys: tuple[str, ...] = ()

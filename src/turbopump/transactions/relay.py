@@ -1,4 +1,4 @@
-"""The relay: takes messages out of the outbox and sends them until brokers have stored them.
+"""The relay: takes messages out of the outbox table and sends them until brokers have stored them.
 
 A round: take some rows for a time (the lease), send them, record the outcome. Lanes are sent side by side;
 within a lane one message after the other, and after a failure the rest of the lane waits. A relay that dies
@@ -34,13 +34,13 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class BlockingSends(Protocol):
-    """What is needed of `turbopump.Producer`."""
+    """What a relay uses of the blocking producer, `turbopump.Producer`."""
 
     def send(self, message: Message, *, by: object = None) -> SendResult: ...
 
 
 class AsyncSends(Protocol):
-    """What is needed of `turbopump.aio.Producer`."""
+    """What a relay uses of the async producer, `turbopump.aio.Producer`."""
 
     async def send(self, message: Message, *, by: object = None) -> SendResult: ...
 
@@ -49,7 +49,7 @@ Sends = BlockingSends | AsyncSends
 
 
 class Relay:
-    """Sends the messages in the outbox.
+    """Sends the messages of an outbox table until brokers have stored them, as a task of an event loop.
 
         async with Producer("orders") as producer:
             await Relay(producer, connect).run()
@@ -86,7 +86,7 @@ class Relay:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Relays until `close`, or until it is cancelled.
+        """Sends messages of the outbox, round after round, until `close` or until it is cancelled.
 
         Failures of the database are logged, and the round is repeated; raises NotRunning when the producer is
         closed.
@@ -105,14 +105,17 @@ class Relay:
                 await self._rest(self._interval)
 
     async def run_once(self) -> int:
-        """Runs one round now, such as from a scheduled job.
+        """Runs one round now; returns how many messages were taken, sent or not.
 
-        Returns how many messages were taken, sent or not.
+        A scheduled job can call it, instead of `run`.
         """
         return await self._round()
 
     def wake(self) -> None:
-        """Starts a round now: there is something new. Call it from the relay's own event loop."""
+        """Makes `run` begin its next round at once, because there are new messages.
+
+        Call it from the relay's own event loop.
+        """
         self._woken.set()
 
     def close(self) -> None:
@@ -143,7 +146,10 @@ class Relay:
         return len(rows)
 
     async def _send_all(self, rows: Sequence[Pending], last_start: float, outcomes: "_Outcomes") -> None:
-        """Sends the rows. No send begins after `last_start`: it might end after the lease."""
+        """Sends the rows, lanes side by side, and notes their outcomes; begins no send after `last_start`.
+
+        Such a send might end after the lease.
+        """
         free = asyncio.Semaphore(self._at_once)
 
         async def send_lane(lane: Sequence[Pending]) -> None:
@@ -172,7 +178,7 @@ class Relay:
         return True
 
     async def _settle(self, token: str, outcomes: "_Outcomes", lease_end: float) -> None:
-        """Records the outcome, and retries until the lease is over.
+        """Writes the outcomes into the table; retries when that fails, until the lease is over.
 
         Then the messages are sent again anyway.
         """
@@ -215,12 +221,18 @@ class RelayThread:
         self._running.wait()
 
     def close(self) -> None:
-        """Stops the thread. May be repeated. What is not sent by then stays in the outbox."""
+        """Ends the thread after its current round, and waits for that up to CLOSE_TIMEOUT_S.
+
+        May be repeated. What is not sent by then stays in the outbox.
+        """
         self._call(self._relay.close)
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def wake(self) -> None:
-        """Starts a round now: there is something new. Call it from any thread."""
+        """Makes the relay begin its next round at once, because there are new messages.
+
+        Call it from any thread.
+        """
         self._call(self._relay.wake)
 
     def __enter__(self) -> Self:
@@ -249,7 +261,7 @@ class RelayThread:
 
 
 class _Outcomes:
-    """What happened to the rows of a round."""
+    """The ids of the rows that a round has sent, and the errors of those that failed."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []
@@ -263,7 +275,7 @@ async def _sent(producer: Sends, message: Message, by: str | None) -> Any:
 
 
 def _lanes(rows: Sequence[Pending]) -> list[list[Pending]]:
-    """Groups rows with the same key; a row without a key is alone."""
+    """Groups rows by their key `by`, in order; a row without a key is a group of its own."""
     lanes: dict[object, list[Pending]] = {}
     for row in rows:
         lanes.setdefault(row.id if row.by is None else row.by, []).append(row)
