@@ -1,4 +1,4 @@
-"""Apache's `broker.conf` keys, all of them: which field each one sets, and what becomes of the others.
+"""All keys of Apache's `broker.conf`: which field of `BrokerConfig` each sets, or why it sets none.
 
 Four tables, and every key that Apache's 4.5 to 5.5 brokers read is in exactly one. `SETTINGS` have an
 effect. `FIXED` are accepted at the value that leaves a feature off which we do not have and whose absence
@@ -128,176 +128,245 @@ _BROKER: dict[str, Setting] = {
 }
 
 _STORE: dict[str, Setting] = {
-    "storePathRootDir": Setting("store.root_dir", ROOT_DIRECTORY, "where everything is kept", important=True),
+    "storePathRootDir": Setting(
+        "store.root_dir",
+        ROOT_DIRECTORY,
+        "directory for all files of the broker, except where another key names one",
+        important=True,
+    ),
     "storePathCommitLog": Setting(
         "store.commit_log_dir",
         DIRECTORY,
-        "where the messages are kept; empty: commitlog below the root",
+        "directory of the commit log files; empty: commitlog below storePathRootDir",
         important=True,
     ),
     "mappedFileSizeCommitLog": Setting(
-        "store.commit_log_file_size", integer(4096, 2**31 - 1, "bytes"), "size of one commit log file"
+        "store.commit_log_file_size",
+        integer(4096, 2**31 - 1, "bytes"),
+        "size of one commit log file in bytes",
     ),
     "mappedFileSizeConsumeQueue": Setting(
-        "store.consume_queue_file_size", integer(20, 2**31 - 1, "bytes"), "size of one consume queue file"
+        "store.consume_queue_file_size",
+        integer(20, 2**31 - 1, "bytes"),
+        "size of one consume queue file in bytes",
     ),
     "mapperFileSizeBatchConsumeQueue": Setting(
-        "store.batch_queue_file_size", integer(46, 2**31 - 1, "bytes"), "size of one batch consume queue file"
+        "store.batch_queue_file_size",
+        integer(46, 2**31 - 1, "bytes"),
+        "size of one batch consume queue file in bytes",
     ),
     "enableLmq": Setting(
-        "store.light_queues", BOOLEAN, "messages can be in light queues too; with enableMultiDispatch"
+        "store.light_queues",
+        BOOLEAN,
+        "a message can be in light queues (LMQ) too; has an effect only with enableMultiDispatch",
     ),
-    "enableMultiDispatch": Setting("store.multi_dispatch", BOOLEAN, "as enableLmq, which it needs"),
-    "maxLmqConsumeQueueNum": Setting("store.max_light_queues", COUNT, "light queues that may have messages"),
+    "enableMultiDispatch": Setting(
+        "store.multi_dispatch",
+        BOOLEAN,
+        "a message can be in light queues (LMQ) too; has an effect only with enableLmq",
+    ),
+    "maxLmqConsumeQueueNum": Setting(
+        "store.max_light_queues",
+        COUNT,
+        "most light queues that can have messages; a send that needs one more is refused",
+    ),
     "mappedFileSizeConsumeQueueExt": Setting(
         "store.consume_queue_ext_file_size",
         integer(64, 2**31 - 1, "bytes"),
-        "size of one consume queue extension file",
+        "size of one consume queue extension file in bytes",
     ),
     "enableConsumeQueueExt": Setting(
         "store.write_extensions",
         BOOLEAN,
-        "keep tag codes, store times and bit maps in extension files; sends take the longer way then",
+        "keep tag codes, store times and bit maps in extension files of consume queues; makes sends slower",
     ),
-    "maxHashSlotNum": Setting("store.index_slots", COUNT, "hash slots of an index file", important=True),
-    "maxIndexNum": Setting("store.index_items", COUNT, "entries of an index file", important=True),
+    "maxHashSlotNum": Setting(
+        "store.index_slots", COUNT, "number of hash slots in one index file", important=True
+    ),
+    "maxIndexNum": Setting("store.index_items", COUNT, "number of entries in one index file", important=True),
     "messageIndexEnable": Setting(
-        "store.index_enabled", BOOLEAN, "index messages by their keys", important=True
+        "store.index_enabled",
+        BOOLEAN,
+        "index messages by their keys, so that they can be queried by key",
+        important=True,
     ),
     "maxMessageSize": Setting(
-        "store.max_message_size", integer(1, 16_000_000, "bytes"), "larger messages are refused"
+        "store.max_message_size",
+        integer(1, 16_000_000, "bytes"),
+        "bytes of the largest accepted message body; larger ones are refused",
     ),
     "messageDelayLevel": Setting(
         "store.message_delay_levels",
         DELAY_LEVELS,
-        "the delays of levels 1, 2, …; what waits already keeps its time",
+        "delays of levels 1, 2, …; messages that wait already keep their time of delivery",
     ),
     "flushDiskType": Setting(
         "store.flush_disk_type",
         choice("ASYNC_FLUSH", "SYNC_FLUSH"),
-        "SYNC_FLUSH: a send is answered when its message is on the disk; ASYNC_FLUSH: before",
+        "SYNC_FLUSH: a send is answered when its message is synced to disk; ASYNC_FLUSH: once in memory",
         important=True,
     ),
     "flushIntervalCommitLog": Setting(
-        "store.flush_interval_ms", INTERVAL, "how often messages go to the disk (ASYNC_FLUSH)", important=True
+        "store.flush_interval_ms",
+        INTERVAL,
+        "milliseconds between two flushes of the commit log to disk (ASYNC_FLUSH)",
+        important=True,
     ),
     "flushCommitLogLeastPages": Setting(
-        "store.flush_least_pages", integer(0, 2**31 - 1), "fewer new pages of 4 KiB are not worth a flush"
+        "store.flush_least_pages",
+        integer(0, 2**31 - 1),
+        "a flush is skipped while fewer pages of 4 KiB are new (ASYNC_FLUSH)",
     ),
     "flushCommitLogThoroughInterval": Setting(
-        "store.flush_thorough_interval_ms", INTERVAL, "how often everything goes to the disk, however little"
+        "store.flush_thorough_interval_ms",
+        INTERVAL,
+        "milliseconds after which a flush is not skipped, however little is new (ASYNC_FLUSH)",
     ),
     "syncFlushTimeout": Setting(
         "store.sync_flush_timeout_ms",
         INTERVAL,
-        "a flush that takes longer is answered FLUSH_DISK_TIMEOUT",
+        "milliseconds that a send waits for its flush; then it is answered FLUSH_DISK_TIMEOUT (SYNC_FLUSH)",
         important=True,
         hot=True,
     ),
     "flushIntervalConsumeQueue": Setting(
         "store.consume_queue_flush_interval_ms",
         INTERVAL,
-        "how often consume queues are written",
+        "milliseconds between two writes of consume queues to their files",
         important=True,
     ),
     "flushConsumeQueueThoroughInterval": Setting(
         "store.checkpoint_interval_ms",
         INTERVAL,
-        "how often a checkpoint is made: what a crash makes us re-read",
+        "milliseconds between two checkpoints; after a crash the log is read again from the last one on",
     ),
     "osPageCacheBusyTimeOutMills": Setting(
         "store.page_cache_busy_ms",
         INTERVAL,
-        "a sync that takes longer makes the broker refuse sends",
+        "while a sync of the commit log takes longer than this many milliseconds, sends are refused",
         hot=True,
     ),
     "transientStorePoolEnable": Setting(
         "store.transient_pool",
         BOOLEAN,
-        "write to memory first, to the file every 200 ms (ASYNC_FLUSH only): lost when the process dies",
+        "keep new messages in memory and write them to the file every commitIntervalCommitLog (ASYNC_FLUSH "
+        "only); those in memory are lost when the process dies",
         important=True,
     ),
     "transientStorePoolSize": Setting(
         "store.transient_pool_size",
         integer(1, 1024),
-        "buffers of that memory, each as large as a commit log file; without a free one sends are refused",
+        "number of buffers of the transient store pool, each as large as a commit log file; sends are "
+        "refused while none is free",
     ),
     "commitIntervalCommitLog": Setting(
-        "store.commit_interval_ms", INTERVAL, "how often that memory goes to the file", important=True
+        "store.commit_interval_ms",
+        INTERVAL,
+        "milliseconds between two writes of the transient store pool to the commit log file",
+        important=True,
     ),
-    "checkCRCOnRecover": Setting("store.check_crc_on_recover", BOOLEAN, "check each message after a crash"),
+    "checkCRCOnRecover": Setting(
+        "store.check_crc_on_recover",
+        BOOLEAN,
+        "verify the checksum of each message body when the log is recovered at a start",
+    ),
     "accessMessageInMemoryMaxRatio": Setting(
         "store.access_in_memory_ratio",
         PERCENT_OR_NONE,
-        "share of the machine's memory in which the newest messages are taken to be; 0: all are old",
+        "percent of the machine's memory: that many of the newest bytes of the log count as in memory, the "
+        "others as on disk, for the limits of a pull; 0: all count as on disk",
         important=True,
         hot=True,
     ),
     "maxTransferBytesOnMessageInMemory": Setting(
-        "store.max_bytes_in_memory", COUNT, "bytes in one pull answer, from memory", important=True, hot=True
+        "store.max_bytes_in_memory",
+        COUNT,
+        "most bytes of messages in one pull answer when they count as in memory",
+        important=True,
+        hot=True,
     ),
     "maxTransferCountOnMessageInMemory": Setting(
         "store.max_count_in_memory",
         COUNT,
-        "messages in one pull answer, from memory",
+        "most messages in one pull answer when they count as in memory",
         important=True,
         hot=True,
     ),
     "maxTransferBytesOnMessageInDisk": Setting(
-        "store.max_bytes_on_disk", COUNT, "bytes in one pull answer, from disk", important=True, hot=True
+        "store.max_bytes_on_disk",
+        COUNT,
+        "most bytes of messages in one pull answer when they count as on disk",
+        important=True,
+        hot=True,
     ),
     "maxTransferCountOnMessageInDisk": Setting(
-        "store.max_count_on_disk", COUNT, "messages in one pull answer, from disk", important=True, hot=True
+        "store.max_count_on_disk",
+        COUNT,
+        "most messages in one pull answer when they count as on disk",
+        important=True,
+        hot=True,
     ),
     "maxMsgsNumBatch": Setting(
-        "store.max_query_count", COUNT, "most messages that one query by key gives", hot=True
+        "store.max_query_count", COUNT, "most messages that one query by key returns", hot=True
     ),
     "defaultQueryMaxNum": Setting(
-        "store.default_query_count", COUNT, "messages that a query by unique key gives"
+        "store.default_query_count", COUNT, "most messages that one query by unique key returns"
     ),
     "cleanResourceInterval": Setting(
-        "store.clean_interval_ms", INTERVAL, "how often expired files are looked for"
+        "store.clean_interval_ms", INTERVAL, "milliseconds between two searches for expired commit log files"
     ),
     "deleteCommitLogFilesInterval": Setting(
-        "store.delete_file_pause_ms", MILLISECONDS, "pause between two deleted files", hot=True
+        "store.delete_file_pause_ms",
+        MILLISECONDS,
+        "milliseconds between the deletions of two commit log files",
+        hot=True,
     ),
     "deleteFileBatchMax": Setting(
-        "store.delete_files_at_once", COUNT, "most files deleted at one go", important=True, hot=True
+        "store.delete_files_at_once",
+        COUNT,
+        "most commit log files deleted after one search",
+        important=True,
+        hot=True,
     ),
     "deleteWhen": Setting(
         "store.delete_when",
         HOURS,
-        "hours of the day in which expired files are deleted",
+        "hours of the local day in which expired commit log files are deleted",
         important=True,
         hot=True,
     ),
     "fileReservedTime": Setting(
         "store.file_reserved_hours",
         integer(1, 2**31 - 1, "hours"),
-        "how long messages are kept",
+        "hours that messages are kept: a commit log file expires this long after its last write",
         important=True,
         hot=True,
     ),
     "diskMaxUsedSpaceRatio": Setting(
         "store.disk_max_used_ratio",
         PERCENT,
-        "a fuller disk makes expired files go at any hour",
+        "while more than this part of the disk is used, expired files are deleted at any hour; taken as "
+        "10 to 95",
         important=True,
         hot=True,
     ),
     "diskSpaceCleanForciblyRatio": Setting(
         "store.disk_force_clean_ratio",
         PERCENT,
-        "a fuller disk makes the oldest files go whatever their age",
+        "while more than this part of the disk is used, the oldest files are deleted even before they "
+        "expire; taken as 30 to 85",
         hot=True,
     ),
     "diskSpaceWarningLevelRatio": Setting(
-        "store.disk_warning_ratio", PERCENT, "a fuller disk makes the broker refuse sends", hot=True
+        "store.disk_warning_ratio",
+        PERCENT,
+        "while more than this part of the disk is used, sends are refused; taken as 35 to 90",
+        hot=True,
     ),
     "cleanFileForciblyEnable": Setting(
         "store.clean_forcibly",
         BOOLEAN,
-        "whether a full disk may make files go before their time",
+        "delete files before they expire while the disk is fuller than diskSpaceCleanForciblyRatio",
         important=True,
         hot=True,
     ),
@@ -324,7 +393,8 @@ OURS: dict[str, Setting] = {
     "maxTransferBytesInBulk": Setting(
         "store.max_bulk_bytes",
         integer(0, 8 << 20, "bytes"),
-        "bytes in one pull answer to who asks for bulk, as our Spark source does; 0: as for all others",
+        "most bytes of messages in one pull answer to a client that asks for bulk, such as the Spark source; "
+        "0: the limits of other pulls",
     ),
 }
 """Keys that Apache does not have."""
@@ -606,7 +676,10 @@ def known_keys() -> tuple[str, ...]:
 
 
 def seconds_warning(key: str, text: str) -> str | None:
-    """Values copied from a text that counts seconds, as `transactionCheckInterval=10`."""
+    """Returns a warning if a time in ms is so short that seconds were probably meant; otherwise None.
+
+    For example `transactionCheckInterval=10`, copied from a text that counts seconds.
+    """
     if key not in LEAST_PLAUSIBLE_MS or not 0 < int(text) < LEAST_PLAUSIBLE_MS[key]:
         return None
     words = f"{key}={text} means {text} milliseconds, not seconds"
@@ -614,15 +687,16 @@ def seconds_warning(key: str, text: str) -> str | None:
 
 
 def misspelt(key: str) -> str | None:
-    """The known key that an unknown one was probably meant to be."""
+    """Returns the known key most similar to an unknown one; None when none is similar."""
     by_lower = {one.lower(): one for one in known_keys()}
     near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=ALIKE)
     return by_lower[near[0]] if near else None
 
 
 def unknown_key(key: str, line: int, known: Iterable[str]) -> str:
-    """The warning about it. Apache skips what it does not know. So do we, aloud, but a near miss is a
-    misspelt key and no start: that raises ConfigError.
+    """Returns the warning about an unknown key. Raises ConfigError if it is probably a misspelt known key.
+
+    Apache ignores unknown keys without a warning.
     """
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=ALIKE)
@@ -634,6 +708,6 @@ def unknown_key(key: str, line: int, known: Iterable[str]) -> str:
 
 @cache
 def variable(key: str) -> str:
-    """The environment variable that sets a key: flushDiskType is TURBOPUMP_FLUSH_DISK_TYPE."""
+    """Returns the environment variable that sets a key: TURBOPUMP_FLUSH_DISK_TYPE for flushDiskType."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\.", "_", key)
     return f"TURBOPUMP_{snake.upper()}"
