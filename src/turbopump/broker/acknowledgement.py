@@ -1,4 +1,4 @@
-"""Decides when a stored message is answered, and what the answer promises.
+"""Decides when the request that stored a message is answered, and what durability the answer promises.
 
 In: where the record of a message ends in the log. Out: a `Safety`, at once or later. Every handler that
 stores a message and owes an answer asks the one `Acknowledgement` that was picked at start; the receipt
@@ -32,7 +32,10 @@ PROMISES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Safety:
-    """Where a message was when its sender was answered. Compared by identity: answers are cached by it."""
+    """How safe a message was when its sender was answered: durability, number of brokers, response code.
+
+    Compared by identity: answers are cached by it.
+    """
 
     durability: str
     """`buffer`, `memory` or `disk`, as in the receipt."""
@@ -54,10 +57,10 @@ AFTER_SYNC = {
 
 
 class Syncs(Protocol):
-    """The part of the store that brings the log to the medium."""
+    """Interface of the store's flusher: waits until the log is synced to disk up to an offset."""
 
     def durable(self, offset: int, done: Callable[[Durability], None]) -> None:
-        """Calls `done` once, when everything below `offset` is on the medium or that has failed."""
+        """Calls `done` once: when the log below `offset` is synced to disk, or that failed or timed out."""
 
     async def wait_durable(self, offset: int) -> Durability: ...
 
@@ -66,7 +69,10 @@ class Syncs(Protocol):
 
 
 class Acknowledgement:
-    """The rule by which stored messages are answered. One per broker, picked by `choose` at start."""
+    """The rule that decides when a request that stored messages is answered, and with which `Safety`.
+
+    One per broker, picked by `choose` at start.
+    """
 
     promise: str
     """What the answer to a send means, in words."""
@@ -79,11 +85,17 @@ class Acknowledgement:
         self._syncs = syncs
 
     def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
-        """Calls `done` once: when all records below `end` are as safe as promised, or that has failed."""
+        """Calls `done` once: when the log below offset `end` is as safe as promised, or that has failed.
+
+        A failure is a `Safety` with `is_safe` False.
+        """
         raise NotImplementedError
 
     async def safe(self, end: int) -> Safety:
-        """Waits for the result of `when_safe`."""
+        """Waits until the log below offset `end` is as safe as promised or that failed; returns the `Safety`.
+
+        Returns `immediate` at once if there is one.
+        """
         if self.immediate is not None:
             return self.immediate
         outcome: asyncio.Future[Safety] = asyncio.get_running_loop().create_future()
@@ -96,24 +108,26 @@ class Acknowledgement:
         return await outcome
 
     async def on_disk(self, end: int) -> bool:
-        """Waits until all records below `end` are on this broker's disk and as safe as promised.
+        """Waits until the log below offset `end` is synced to this broker's disk; False: failed or timed out.
 
-        For progress and decisions that are kept elsewhere and must never be ahead of the log.
+        Also waits until it is as safe as promised, under a rule that promises more than the disk. For
+        progress and decisions that are kept elsewhere and must never be ahead of the log.
         """
         return await self._syncs.wait_durable(end) is Durability.DISK
 
     @property
     def unsafe_bytes(self) -> int:
-        """Bytes of the log that readers do not see yet because they are not safe."""
+        """Bytes at the end of the log that readers do not see yet because they are not safe."""
         return 0
 
     def answer(
         self, request: Request[H], end: int, size: int, make: Callable[[Safety], Command]
     ) -> Command | None:
-        """Answers a request when its records, which end at `end`, are safe.
+        """Answers a request, by `make`, once the log below offset `end` is safe. None: answered later.
 
-        Returns the answer when that is now. Otherwise returns None and answers later; until then the request
-        counts as `size` bytes in flight, so that a peer cannot pile up requests on a disk that stalls.
+        Returns the answer when the log is safe at once. Otherwise returns None and answers later; until then
+        the request counts as `size` bytes in flight, so that a peer cannot pile up requests on a disk that
+        stalls.
         """
         if self.immediate is not None:
             return make(self.immediate)
@@ -131,7 +145,7 @@ class Acknowledgement:
 
 
 class MemoryAcknowledgement(Acknowledgement):
-    """ASYNC_FLUSH: a message is answered as soon as it is in memory."""
+    """The rule for ASYNC_FLUSH: a send is answered as soon as its message is in memory."""
 
     immediate: Safety
 
@@ -145,7 +159,7 @@ class MemoryAcknowledgement(Acknowledgement):
 
 
 class DiskAcknowledgement(Acknowledgement):
-    """SYNC_FLUSH: a message is answered when it is on the medium, or when that failed or took too long."""
+    """The rule for SYNC_FLUSH: a send is answered when its message is synced, or that failed or timed out."""
 
     promise = PROMISES[Durability.DISK]
     unawaited = AFTER_SYNC[Durability.MEMORY]
@@ -160,7 +174,7 @@ class DiskAcknowledgement(Acknowledgement):
 
 
 class NoSlaveAcknowledgement(Acknowledgement):
-    """SYNC_MASTER without a slave: adds SLAVE_NOT_AVAILABLE to the answers of another rule."""
+    """The rule for SYNC_MASTER without a slave: wraps another rule, answers SLAVE_NOT_AVAILABLE."""
 
     def __init__(self, syncs: Syncs, alone: Acknowledgement) -> None:
         super().__init__(syncs)
@@ -186,7 +200,7 @@ class NoSlaveAcknowledgement(Acknowledgement):
 
 
 def choose(config: StoreConfig, role: str, syncs: Syncs) -> Acknowledgement:
-    """Picks the rule that flushDiskType and brokerRole ask for."""
+    """Returns the acknowledgement rule that flushDiskType and brokerRole (`role`) ask for."""
     acknowledgement: Acknowledgement
     if config.syncs_each:
         acknowledgement = DiskAcknowledgement(syncs)

@@ -15,16 +15,17 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddress:
-    """The address for clients, and a warning if clients elsewhere cannot use it."""
+    """The address that clients connect to, and a warning if clients on other machines cannot use it."""
 
     address: str
     warning: str = ""
 
 
 def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]) -> AdvertisedAddress:
-    """Chooses the address for clients.
+    """Returns the address for clients: `configured`, else `bound_to`, else `primary()`, else 127.0.0.1.
 
-    `configured` is brokerIP1, `bound_to` the address the broker listens on; each is empty when not set.
+    `configured` is brokerIP1, `bound_to` the address the broker listens on; each is empty when not set. A
+    `bound_to` of 0.0.0.0 or :: counts as not set.
     """
     if configured:
         return _judged(configured, "brokerIP1 says so")
@@ -51,7 +52,10 @@ def _is_loopback(address: str) -> bool:
 
 
 def primary_local_address() -> str | None:
-    """Returns the source address of packets to other machines. Connecting a datagram socket sends nothing."""
+    """Returns this machine's source address for packets to other machines; None: it has no route to them.
+
+    Connecting a datagram socket sends nothing.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # reserved for documentation: only the routing table is asked

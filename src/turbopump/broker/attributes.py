@@ -1,4 +1,4 @@
-"""Attributes of topics and groups: the known ones, and changes such as `+message.type=FIFO,-reserve.time`.
+"""Attributes of topics and groups: which exist, and how `+message.type=FIFO,-reserve.time` changes them.
 
 Pure; refusals carry Apache's remarks and code.
 """
@@ -14,7 +14,7 @@ MESSAGE_TYPE = "message.type"
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """The values that an attribute accepts: a list, or a range of numbers."""
+    """The values that an attribute accepts (a list or a range of numbers), and whether it can be changed."""
 
     values: tuple[str, ...] = ()
     low: int = 0
@@ -37,7 +37,7 @@ OF_GROUPS: dict[str, AttributeKind] = {"priority.factor": AttributeKind(low=0, h
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """Parses `+key=value,-key` into signed key to value; the value of a removal is empty."""
+    """Parses `+key=value,-key` into {"+key": "value", "-key": ""}. Raises SystemFailure for other formats."""
     changes: dict[str, str] = {}
     for item in (text or "").split(","):
         if not item:
@@ -58,7 +58,10 @@ def altered(
     changes: Mapping[str, str],
     kinds: Mapping[str, AttributeKind] = OF_TOPICS,
 ) -> dict[str, str]:
-    """Returns the attributes after the changes; `current` is None while the topic or group is created."""
+    """Returns a copy of `current` with `changes` applied. Raises SystemFailure for one that is not allowed.
+
+    `changes` is what `parse_changes` returns; `current` is None while the topic or group is created.
+    """
     after = dict(current or {})
     seen: set[str] = set()
     for signed, value in changes.items():

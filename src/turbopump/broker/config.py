@@ -1,4 +1,4 @@
-"""The broker's configuration as one value: frozen, nested by concern, each default with its description.
+"""The broker's configuration as one frozen value, and its reading from file, environment and flags.
 
 In: the text of a `broker.conf`, the environment and the flags of the command line, later ones override
 earlier ones. Out: a `BrokerConfig` and warnings for the operator. Which of Apache's keys sets
@@ -35,7 +35,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Addresses and ports of the broker."""
+    """Addresses and ports that the broker listens on, and those that it announces."""
 
     bind_address: str = _why("0.0.0.0", "where to listen; 127.0.0.1 keeps other machines out")
     port: int = _why(
@@ -51,7 +51,7 @@ class ListenConfig:
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    """Registration with the name servers."""
+    """Settings of the broker's registration with the name servers."""
 
     addresses: tuple[str, ...] = _why((), "the broker registers its topics with all of them")
     period_ms: int = _why(30_000, "how often the broker registers again; taken as 10 to 60 s")
@@ -60,7 +60,7 @@ class NameServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """Creation and permission of topics."""
+    """Settings of topics: automatic creation, permission of the broker, built-in topics."""
 
     auto_create: bool = _why(True, "a send to an unknown topic creates it; turn off in production")
     default_queues: int = _why(8, "queues of TBW102, the most that an auto-created topic gets")
@@ -76,7 +76,7 @@ class TopicRules:
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """Consumer groups and their members."""
+    """Settings of consumer groups and their members: creation, timeouts, queue locks."""
 
     auto_create: bool = _why(True, "a consumer of an unknown group creates it; turn off in production")
     notify_members: bool = _why(True, "tell the members of a group at once when one joins or leaves")
@@ -89,7 +89,7 @@ class GroupRules:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRules:
-    """Committed offsets of consumer groups."""
+    """Settings of the committed offsets of consumer groups: when they are written, how they are reset."""
 
     flush_interval_ms: int = _why(5_000, "how often consumer offsets are written to disk")
     version_step: int = _why(500, "commits between two versions of the offset table")
@@ -100,14 +100,14 @@ class OffsetRules:
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    """Delay levels."""
+    """Settings of messages with a delay level."""
 
     flush_interval_ms: int = _why(10_000, "how often the progress of delayed messages is written to disk")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRules:
-    """Transactions and the ledger."""
+    """Settings of transactions: when producers are asked, when half messages and transactional ids expire."""
 
     timeout_ms: int = _why(6_000, "producers are asked about a transaction that is open for this time")
     check_interval_ms: int = _why(30_000, "time between two rounds of checks")
@@ -121,7 +121,7 @@ class TransactionRules:
 
 @dataclass(frozen=True, slots=True)
 class TimerRules:
-    """Messages with a time of delivery of their own."""
+    """Settings of timers: messages with a delivery time of their own instead of a delay level."""
 
     enabled: bool = _why(True, "accept messages with a time of delivery of their own")
     precision_ms: int = _why(
@@ -138,7 +138,7 @@ class TimerRules:
 
 @dataclass(frozen=True, slots=True)
 class PollConfig:
-    """Pulls that wait for messages."""
+    """Settings of long polling: pulls that find nothing and are held until a message arrives."""
 
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
@@ -149,7 +149,7 @@ class PollConfig:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """Filters by expressions and modules."""
+    """Settings of message filters by SQL92 expressions and by filter modules (WebAssembly)."""
 
     enabled: bool = _why(False, "consumers may choose messages by SQL92 expressions over properties")
     retries: bool = _why(False, "expressions choose among messages that are tried again, too")
@@ -164,7 +164,7 @@ class FilterRules:
 
 @dataclass(frozen=True, slots=True)
 class SendConfig:
-    """Sends and replies."""
+    """Settings of sends, and of replies to request messages."""
 
     region_id: str = _why("DefaultRegion", "stamped on every message and answer")
     trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
@@ -175,7 +175,7 @@ class SendConfig:
 
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
-    """Configuration changes over the wire."""
+    """Settings of configuration changes by request (`mqadmin updateBrokerConfig`)."""
 
     black_list: tuple[str, ...] = _why(
         ("configBlackList", "brokerConfigPath"),
@@ -185,7 +185,7 @@ class RemoteConfig:
 
 @dataclass(frozen=True, slots=True)
 class WaitLimits:
-    """How long requests may wait before they are refused."""
+    """How long (ms) each kind of request may wait in the broker before it is refused with SYSTEM_BUSY."""
 
     enabled: bool = _why(True, "refuse requests (SYSTEM_BUSY) that waited too long before they were begun")
     send_ms: int = _why(200, "how long a send may wait")
@@ -199,7 +199,7 @@ class WaitLimits:
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig:
-    """Metrics for Prometheus."""
+    """Settings of the metrics that are served for Prometheus."""
 
     exporter: Literal["DISABLE", "PROM"] = _why("DISABLE", "PROM serves figures for Prometheus at /metrics")
     host: str = _why("", "where /metrics is served; empty: bindAddress")
@@ -237,7 +237,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A valid configuration, and the warnings to log at start."""
+    """A checked configuration, and the warnings to log at start."""
 
     config: BrokerConfig
     warnings: tuple[str, ...] = ()
@@ -249,7 +249,10 @@ def load(
     flags: Mapping[str, str] | None = None,
     host_name: str = "DEFAULT_BROKER",
 ) -> LoadedConfig:
-    """Merges default < file < environment < flags. All of them use the same keys and texts as the file."""
+    """Returns the checked configuration: default < file < environment < flags. Raises ConfigError.
+
+    All of them use the keys and texts of the file. `host_name` is the default of brokerName.
+    """
     environ = environ or {}
     entries = [
         *_from_file(file_text),
@@ -272,13 +275,13 @@ def load(
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
-    """Returns the configuration with one key changed. Raises ConfigError for a text that is not accepted."""
+    """Returns a copy of `config` with Apache's `key` set to `text`. Raises ConfigError if not accepted."""
     row = settings.SETTINGS[settings.ALIASES.get(key, key)]
     return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))), {})
 
 
 def show(config: BrokerConfig, important_only: bool = False) -> dict[str, str]:
-    """Returns Apache's keys and the texts that would set them, for `-p`, `-m` and requests."""
+    """Returns Apache's keys with the text of the current value of each, for `mqbroker -p` and requests."""
     return {
         key: row.reader.show(get(config, row.path))
         for key, row in sorted(settings.SETTINGS.items())
@@ -297,12 +300,13 @@ def get(config: Any, path: str) -> Any:
 
 
 def put(config: Any, path: str, value: Any) -> Any:
+    """Returns a copy of `config` with the field at the dotted `path` replaced by `value`."""
     name, _, rest = path.partition(".")
     return replace(config, **{name: put(getattr(config, name), rest, value) if rest else value})
 
 
 def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yields every leaf of the configuration with its description."""
+    """Yields the dotted path and the description of every field of the configuration, also of nested ones."""
     for leaf in fields(config):
         value = getattr(config, leaf.name)
         if is_dataclass(value):
@@ -313,7 +317,7 @@ def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """One setting and where it came from, so that the operator finds it again."""
+    """The text set for one key and where it was set (line, environment variable or flag), for errors."""
 
     key: str
     text: str
@@ -374,7 +378,7 @@ def _value(reader: ValueReader, entry: _Sourced) -> Any:
 
 
 class _Unused:
-    """Known keys without effect: one warning for each planned feature, one for all others."""
+    """Collects known keys that have no effect: one warning for each planned feature, one for all others."""
 
     def __init__(self) -> None:
         self.later: dict[str, list[str]] = {}
@@ -388,7 +392,11 @@ class _Unused:
 
 
 def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> None:
-    """Handles a key that sets no field: without effect here, of a planned feature, or unknown."""
+    """Handles a key that sets no field: adds it to `unused` or `warnings`, or raises ConfigError.
+
+    Raises for an unsupported value of a key whose feature is missing, and for a key that is probably
+    misspelt.
+    """
     fixed = settings.FIXED.get(entry.key)
     if fixed is not None:
         if entry.text.lower() not in fixed.accepted:
@@ -402,7 +410,10 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 
 
 def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
-    """Checks values that depend on each other. `used`: where they come from."""
+    """Returns `config` with period_ms cut to 10 to 60 s. Raises ConfigError for a bad brokerId or listenPort.
+
+    `used`: where each key was set, for the error.
+    """
 
     def error(message: str, key: str) -> ConfigError:
         return used[key].error(message) if key in used else ConfigError(message, key)

@@ -1,4 +1,4 @@
-"""Flow control: refuses requests that waited too long before they were begun, with Apache's remarks.
+"""Flow control: refuses requests that waited too long before their handler began, with Apache's remarks.
 
 Their sender may have given up, or will before the answer arrives. A producer that is refused at once goes to
 another broker, and a broker that is behind has less to do. The limit depends on the kind of request.
@@ -57,7 +57,10 @@ PATIENT = frozenset(
 
 
 class RequestWaits:
-    """Refuses requests that waited longer than their limit, or sends while the disk is busy."""
+    """Refuses requests that waited longer than their limit, and late sends while the disk is busy.
+
+    `waits` returns the limits in force; `refused` counts the refusals by reason.
+    """
 
     def __init__(self, waits: Callable[[], WaitLimits], disk_is_busy: Callable[[], bool]) -> None:
         self._waits = waits
@@ -66,12 +69,15 @@ class RequestWaits:
         self.refused: Counter[str] = Counter()  # by reason
 
     def shortest_s(self) -> float:
-        """Returns the shortest limit: requests that waited less are never refused."""
+        """Returns the shortest limit of sends and pulls in seconds; a request that waited less is not late.
+
+        `NEVER` when flow control is off.
+        """
         waits = self._waits()
         return min(waits.send_ms, waits.pull_ms, waits.lite_pull_ms) / 1000 if waits.enabled else NEVER
 
     def late(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
-        """Refuses the requests that waited too long. Returns the others, in order."""
+        """Answers SYSTEM_BUSY to requests that waited too long; returns the frames of the rest, in order."""
         waited_ms = round(waited_s * 1000)
         kept: list[Frame] = []
         refused: list[tuple[Command, str]] = []

@@ -1,8 +1,8 @@
-"""The interface of the message log that broker modules use. Today it is that of `store/message_log.py`.
+"""`Log` and `LocalLog`: the interfaces of the commit log that broker modules use.
 
-A log that is replicated, or agreed on by a quorum, can take its place: it appends in the same way, but its
-committed end follows the copies, and it may have to cut records that were never committed. Whether a
-message is safe is decided in `acknowledgement.py`.
+Today the log is that of `store/message_log.py`. One that is replicated, or agreed on by a quorum, can take
+its place: it appends in the same way, but its committed end follows the copies, and it may have to cut
+records that were never committed. Whether a message is safe is decided in `acknowledgement.py`.
 """
 
 from collections.abc import Sequence
@@ -15,41 +15,44 @@ from turbopump.store.dispatch import Arrival
 
 
 class Log(Protocol):
-    """An append-only sequence of records, addressed by byte offset."""
+    """The commit log: an append-only sequence of records, addressed by physical offset (bytes)."""
 
     @property
     def min_offset(self) -> int:
-        """Offset of the oldest record that was not deleted."""
+        """Physical offset of the oldest record that was not deleted."""
 
     @property
     def end(self) -> int:
-        """Offset at which the next record begins."""
+        """Physical offset at which the next record will begin."""
 
     @property
     def committed(self) -> int:
-        """Offset below which readers may see every record. Never above `end`."""
+        """Physical offset below which readers may see every record. Never above `end`."""
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-        """Stores all of the messages, or none and raises Refused. `together`: in one file, as a batch."""
+        """Appends all of the messages, or appends none and raises Refused. Returns where each was stored.
+
+        `together`: in one file, as a batch.
+        """
 
     def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:
-        """Appends messages whose file is about to be deleted, even while the disk counts as full."""
+        """Appends copies of messages whose file will be deleted next; also while the disk counts as full."""
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """Returns the bytes of a record; None when they are not in the log."""
+        """Returns the `size` bytes of the record at physical `offset`; None when they are not in the log."""
 
     def look_up(self, offset: int) -> Record | None:
-        """Returns the record that begins at this offset; None when none does."""
+        """Returns the record that begins at physical `offset`; None when none begins there or can be read."""
 
     async def cut(self, end: int) -> list[str]:
-        """Removes every record from `end` on; returns the files that keep some of them.
+        """Removes every record from physical offset `end` on. Returns the paths of files with what was cut.
 
-        Nothing may append meanwhile.
+        Not everything that was cut is in these files. Nothing may append meanwhile.
         """
 
 
 class LocalLog(Log, Protocol):
-    """The log of this broker's own store: it stamps and announces messages, and can be read through."""
+    """The commit log of this broker's own store: also reports arrivals and syncs, and can be scanned."""
 
     store_host: bytes
     """Packed address of the broker, stamped on every record."""
@@ -58,25 +61,34 @@ class LocalLog(Log, Protocol):
 
     @property
     def synced(self) -> int:
-        """Offset below which everything is on the medium."""
+        """Physical offset below which everything is synced to disk."""
 
     @property
     def appended_messages(self) -> int:
-        """Messages appended since the start."""
+        """Number of messages appended since the broker started."""
 
     @property
     def appended_bytes(self) -> int:
-        """Bytes of the records appended since the start."""
+        """Bytes of the records appended since the broker started."""
 
     @property
     def pool_buffers_left(self) -> int | None:
-        """Unused buffers of the transient pool; None without a pool."""
+        """Number of unused buffers of the transient store pool; None without a pool."""
 
     def locate(self, offset: int) -> tuple[Buffer, int] | None:
-        """Returns the mapped file that holds this offset, and the position in it; None when none does."""
+        """Returns the mapped file with physical `offset`, and the position in it; None: not in the log."""
 
     def references(self, begin: int, count: int) -> tuple[list[int], int]:
-        """Returns the origins that the next `count` records name, and the offset to continue from."""
+        """Returns the prepared transaction offsets in `count` records from `begin` on, and the next offset.
+
+        A record with such an offset is a copy, and the offset says of which record; see
+        `level_records.origin`. Other records are left out. `begin` is a physical offset, and so is the second
+        result, from which to continue.
+        """
 
     def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:
-        """Returns those of the next `count` records with `mark` in their properties, and where to go on."""
+        """Returns those of `count` records from `begin` on whose properties have `mark`, and the next offset.
+
+        `begin` is a physical offset, and so is the second result, from which to continue. `mark` is the
+        encoded name of a property with its separator.
+        """

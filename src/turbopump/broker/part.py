@@ -1,4 +1,4 @@
-"""The parts of a broker, and the context that they are built from.
+"""`Part`, which each package of the broker builds, and `Context`, the objects that parts are built from.
 
 Each package of the broker has a `part.py` with one function `build(context) -> Part`; `server.py` lists them
 in the order in which they are built. A part is a value: request handlers, kinds of message, background work,
@@ -33,12 +33,15 @@ Work = Coroutine[Any, Any, None]
 
 
 def _nothing(config: BrokerConfig) -> None:
-    """Ignores a changed configuration: the default of parts."""
+    """Does nothing: the default of `Part.configure`, for parts without settings that can change."""
 
 
 @dataclass(kw_only=True)
 class Part:
-    """One subject of a broker. A subclass has fields for the objects that other parts use."""
+    """What one package gives to the broker: request handlers, message kinds, background tasks, closers.
+
+    A subclass has fields for the objects that other parts use.
+    """
 
     routes: Routes = field(default_factory=dict)
     main_routes: Routes = field(default_factory=dict)
@@ -63,7 +66,7 @@ class Part:
 
 @dataclass(kw_only=True)
 class Context:
-    """The objects that parts are built from, and the parts that were built before."""
+    """The objects that parts are built from, and the parts that were built so far."""
 
     config: Callable[[], BrokerConfig]
     """The configuration as it is now."""
@@ -96,16 +99,16 @@ class Context:
     """Called with new or changed topics; with an empty list when one was deleted."""
 
     def add(self, part: Part) -> None:
-        """Makes a part known to those built after it."""
+        """Registers a built part and its message kinds, for the parts that are built after it."""
         self.parts.append(part)
         self.kinds = self.kinds.before(part.kinds)
 
     def part(self, kind: type[P]) -> P:
-        """Returns the part of this type, which must have been built before."""
+        """Returns the part of type `kind`, which must have been built before."""
         return next(part for part in self.parts if isinstance(part, kind))
 
     def may(self, permission: int) -> bool:
-        """Returns whether the broker as a whole allows reading or writing (brokerPermission)."""
+        """Returns whether brokerPermission allows `permission` (READ or WRITE) for the broker as a whole."""
         return self.config().topics.permission & permission != 0
 
     @property
@@ -114,5 +117,5 @@ class Context:
 
     @property
     def host(self) -> str:
-        """The host of `address`."""
+        """The host in `address`, under which clients reach this broker."""
         return self.address.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""Writes tables to their files when they change.
+"""Writes tables such as topics.json to their files when they change.
 
 In: the notice that a table changed. Out: its bytes, handed to a function that writes them in a worker thread.
 A change after a quiet time is written at once, and `settled` returns when it is on disk. Changes that follow
@@ -24,7 +24,7 @@ PAUSE_FACTOR = 10  # tables are encoded on the loop: that may take at most a ten
 
 
 class PersistedTable:
-    """Writes one table to its file, never two writes at a time."""
+    """Writes one table to its file after changes, at once or several together, one write at a time."""
 
     def __init__(
         self,
@@ -52,13 +52,18 @@ class PersistedTable:
         return self._on_disk < self._changes
 
     def changed(self) -> None:
+        """Starts writing the table to its file, now or, in a burst of changes, after a pause."""
         self._changes += 1
         if not self._is_writing:
             self._is_writing = True
             self._tasks.start(self._keep_up(), name=f"write {self._name}")
 
     async def settled(self) -> None:
-        """Returns when all changes so far are on disk; in a burst, at once. Raises SystemFailure."""
+        """Waits until all changes so far are on disk; returns at once in a burst. Raises SystemFailure.
+
+        A burst: the last write began less than a pause ago. Its changes are written together, later. Raises
+        when the write fails.
+        """
         mine = self._changes
         quiet = asyncio.get_running_loop().time() - self._last_start >= self._pause_s
         while quiet and self._on_disk < mine:
@@ -67,7 +72,7 @@ class PersistedTable:
                 raise SystemFailure(f"cannot write {self._name}: {self._failed}")
 
     async def close(self) -> None:
-        """Writes what is not on disk yet. Raises OSError when that fails."""
+        """Stops the background write, then writes the table if changes are not on disk. Raises OSError."""
         await self._tasks.close()
         self._is_writing = False  # a task that was cancelled before its first step has not reset it
         if self.is_dirty:

@@ -1,4 +1,4 @@
-"""Reads the texts of a configuration file as values, and describes the texts that are accepted."""
+"""Parses the texts of configuration values, and describes the texts that are accepted."""
 
 import re
 from collections.abc import Callable
@@ -9,12 +9,15 @@ from turbopump.protocol.addresses import MAX_PORT, has_host_and_port, split_list
 
 
 class NotAccepted(Exception):
-    """The text of a value is not accepted. The caller, which knows key and line, makes the error."""
+    """Raised by a `ValueReader` for a text that it does not accept; the caller adds key and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueReader:
-    """Reads and shows the values of a setting. `accepts` completes "must be …"."""
+    """Parses the text of a setting (`read`, may raise NotAccepted) and formats its value (`show`).
+
+    `accepts` describes the texts that are accepted: it completes "must be …".
+    """
 
     accepts: str
     read: Callable[[str], Any]
@@ -33,7 +36,7 @@ TEXT = ValueReader("text", str)
 
 
 def integer(low: int, high: int, meaning: str = "") -> ValueReader:
-    """Returns a reader of whole numbers in a range."""
+    """Returns a reader of whole numbers from `low` to `high`, both included."""
 
     def read(text: str) -> int:
         digits = text[1:] if text[:1] in ("-", "+") else text
@@ -45,7 +48,7 @@ def integer(low: int, high: int, meaning: str = "") -> ValueReader:
 
 
 def choice(*values: str) -> ValueReader:
-    """Returns a reader of one of these texts, in upper or lower case."""
+    """Returns a reader that accepts one of `values` in any case and gives it as it is spelt there."""
 
     def read(text: str) -> str:
         for value in values:
@@ -144,7 +147,7 @@ PERCENT_OR_NONE = integer(0, 100, "percent")
 
 
 def _precision(text: str) -> int:
-    """Returns the nearest precision below that is supported, as Apache does; at least 100."""
+    """Returns the greatest of 100, 200, 500, 1000 ms that is not above the text's number; at least 100."""
     asked = INTERVAL.read(text)
     return max([known for known in (100, 200, 500, 1000) if known <= asked], default=100)
 

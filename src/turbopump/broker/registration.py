@@ -33,7 +33,7 @@ SETTLE_TIMEOUT_S = 3.0
 
 
 class RegisteredTopics(Protocol):
-    """The topics that are registered, in their wire form."""
+    """Interface of the topic table that registration uses."""
 
     def registrations(self, names: Iterable[str] | None = None) -> TopicConfigSerializeWrapper: ...
     def mark_ordered(self, ordered: Iterable[str]) -> None: ...
@@ -41,7 +41,7 @@ class RegisteredTopics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Name and addresses under which this broker registers."""
+    """Cluster, broker name, id, address and replication address that this broker registers under."""
 
     identity: Identity
     address: str
@@ -49,7 +49,7 @@ class BrokerEndpoint:
 
 
 class NameServerRegistration:
-    """Keeps the broker registered with all name servers."""
+    """Keeps the broker and its topics registered with all name servers, in one task for each."""
 
     def __init__(
         self, client: Client, topics: RegisteredTopics, endpoint: BrokerEndpoint, config: NameServerConfig
@@ -63,17 +63,20 @@ class NameServerRegistration:
             self._tasks.start(peer.run(), name=f"register {peer.address}")
 
     def changed(self, names: Iterable[str]) -> None:
-        """Registers new or changed topics. Those deleted again before the request is sent are left out."""
+        """Has new or changed topics registered soon with every name server, by the background tasks.
+
+        Topics that are deleted again before the request is sent are left out.
+        """
         names = list(names)
         for peer in self._peers:
             peer.changed(names)
 
     async def registered(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Returns when each name server was tried once, or after `timeout_s`."""
+        """Waits until registration with each name server was tried once, or for `timeout_s`."""
         await _all([peer.tried.wait() for peer in self._peers], timeout_s)
 
     async def settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Returns when every reachable name server has the changes so far, or after `timeout_s`."""
+        """Waits until every reachable name server has all changes so far, or for `timeout_s`."""
         await _all([peer.settled() for peer in self._peers], timeout_s)
 
     async def stop(self) -> None:
@@ -83,7 +86,7 @@ class NameServerRegistration:
 
 
 class _NameServer:
-    """One name server: what it knows of this broker, and the loop that keeps it up to date."""
+    """Registration with one name server: whether it knows this broker, and the loop that keeps it current."""
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class _NameServer:
         self._wake.set()
 
     async def settled(self) -> None:
-        """Waits until it has the changes so far; not while it does not know the broker: it may be down."""
+        """Waits until the name server has all changes so far, unless the broker is not registered there."""
         if self._knows_us:
             await self._settled.wait()
 
@@ -159,7 +162,10 @@ class _NameServer:
             )
 
     async def _register(self, topics: TopicConfigSerializeWrapper) -> bool:
-        """Registers topics. False: it may not know the broker at all, so the whole table is next."""
+        """Sends a registration of `topics`. Returns whether the name server knows the broker afterwards.
+
+        False: unreachable, refused or disconnected, so the whole table has to be sent next.
+        """
         try:
             connection = await self._client.connect(self.address)
             answer = await self._client.call(self.address, self._registration(topics), self._timeout_s)
@@ -189,7 +195,10 @@ class _NameServer:
         return request(RequestCode.REGISTER_BROKER, header, body)
 
     def _known_on(self, connection: Connection) -> None:
-        """Watches the connection: a name server drops a broker when its connection ends."""
+        """Marks the broker as registered over `connection`, and as lost when that connection closes.
+
+        A name server drops a broker when its connection ends.
+        """
         if connection.is_closing:
             self._lost("closed the connection")
             return

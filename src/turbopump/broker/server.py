@@ -1,4 +1,4 @@
-"""The root of a broker process: builds the parts, starts them in order, stops them in reverse.
+"""`Broker`: builds the parts of a broker process, starts them in order, stops them in reverse.
 
 Parts receive the few objects they use, never the broker. A choice made by configuration is made here once, by
 the object that is picked. No other module of this package knows how many parts there are.
@@ -68,7 +68,10 @@ PARTS = (
 
 
 class Broker:
-    """One broker. `start` returns when clients are served; `stop` when the store is closed."""
+    """One broker: builds, starts and stops the store, the ports and all parts.
+
+    `start` returns when clients are served; `stop` when the store is closed.
+    """
 
     def __init__(
         self,
@@ -99,13 +102,13 @@ class Broker:
 
     @property
     def acknowledgement(self) -> str:
-        """What the answer to a send guarantees, as a sentence."""
+        """A sentence that says how safe a message is when its send is answered with success."""
         assert self._acknowledgement is not None, "the broker was not started"
         return self._acknowledgement.promise
 
     @property
     def trouble(self) -> str | None:
-        """Why messages are refused at the moment; None when they are accepted."""
+        """Why the broker refuses messages at the moment; None while it accepts them."""
         return "it is not running" if self._store is None else self._store.flags.reason
 
     async def start(self) -> None:
@@ -158,7 +161,7 @@ class Broker:
         await context.registration.registered(REGISTERED_WITHIN_S)
 
     async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
-        """Opens the store, reads the tables and binds the ports. No request is served yet."""
+        """Opens the store, loads the tables, binds the ports. Returns the context; serves no request yet."""
         config, clock = self.config, self._clock
         compiled = twins()
         log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
@@ -211,7 +214,7 @@ class Broker:
         )
 
     async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
-        """Binds both ports. No request is served yet."""
+        """Binds the main and the fast port and sets `address`. Requests are not served yet."""
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
@@ -228,7 +231,7 @@ class Broker:
         return main, fast
 
     async def _store_host(self) -> bytes:
-        """Returns the packed address that is stamped on records. A host name is resolved."""
+        """Returns the packed address and port that are stamped on records; resolves a host name."""
         host, port = _split(self.address)
         try:
             return pack_host(host, port)
@@ -255,7 +258,10 @@ class Broker:
         )
 
     def _repair_offsets(self, store: Store, tables: Tables, files: ConfigFiles) -> int | None:
-        """Brings committed offsets back into their queues after a crash. Returns where the log ended then."""
+        """Moves committed offsets beyond the end of their queue back to it; returns `Context.recovered_end`.
+
+        That is where the log ended after the first crash of the last minutes; None when there was none.
+        """
         tables.offsets.is_used = lambda topic: (
             not tables.topics.is_light(topic) or store.queues.is_used(topic)
         )
@@ -267,7 +273,7 @@ class Broker:
         return recovered_end
 
     def _announce_topics(self, context: Context) -> None:
-        """Connects the topic table to all listeners of new and changed topics."""
+        """Makes changes of the topic table reach the store, all listeners, topics.json and name servers."""
         store, topics = context.store, context.tables.topics
 
         def topics_changed(changed: list[Topic]) -> None:
@@ -282,7 +288,7 @@ class Broker:
         topics.adopt(store.queues.topics)
 
     def _apply(self, config: BrokerConfig, store: Store, context: Context) -> None:
-        """Applies a configuration that was changed while the broker runs."""
+        """Applies a changed configuration to the running broker: to tables, store and parts."""
         self.config = config
         context.tables.configure(config)
         store.configure(config.store)
@@ -294,7 +300,10 @@ class Broker:
 
 
 class _NotReady:
-    """Closes connections while the port is bound and the broker is not ready. Clients try again."""
+    """Serves a port that is bound while the broker is not ready: closes each connection with a request.
+
+    Clients try again.
+    """
 
     shortcut = None
 

@@ -1,4 +1,4 @@
-"""The parts of the store that broker modules use. `server.py` opens the store; `store/store.py` describes it.
+"""`Storage`: the parts of the store that broker modules use. `server.py` opens it; see `store/store.py`.
 
 A module that needs one part takes that part; a module that needs several takes `Storage`.
 """
@@ -22,7 +22,7 @@ from turbopump.store.upkeep import Upkeep
 
 
 class Storage(Protocol):
-    """An open store, by its parts."""
+    """Interface of the opened store, as its parts: log, queues, reader, index, flusher and others."""
 
     @property
     def log(self) -> LocalLog: ...
@@ -54,4 +54,4 @@ class Storage(Protocol):
     def config(self) -> StoreConfig: ...
     @property
     def recovered_end(self) -> int | None:
-        """End of the log after a crash; None after an orderly stop."""
+        """Physical end of the log that was recovered after a crash; None after an orderly stop."""

@@ -1,4 +1,4 @@
-"""The tables of a broker beside its messages, and the files that keep them.
+"""The tables that a broker keeps beside its messages (topics, groups, offsets, …), and their files.
 
 Which part uses which table is not known here.
 """
@@ -30,7 +30,7 @@ GROUPS_FILE = "subscriptionGroup.json"
 
 
 class Tables:
-    """Topics, groups, offsets, filters, members, locks and counts of a broker."""
+    """Holds the tables of a broker: topics, groups, offsets, filters, members, locks and statistics."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
@@ -47,7 +47,7 @@ class Tables:
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Applies settings that can change while the broker runs."""
+        """Gives the topic, group and filter tables a configuration that changed while the broker runs."""
         self.topics.configure(config.topics)
         self.groups.configure(config.groups)
         self.filters.configure(config.filters)
@@ -62,7 +62,10 @@ class Tables:
 
 
 class TableFiles:
-    """Writes the file of a table when it changes. The listener of topics calls `topics.changed` itself."""
+    """Writes the tables of topics, groups, offsets and filters to their files when they change.
+
+    The listener of topics calls `topics.changed` itself.
+    """
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class TableFiles:
 
 
 def load(files: ConfigFiles, name: str, take: Callable[[bytes], int]) -> None:
-    """Passes the content of a file to `take`, or that of its backup when the file cannot be read."""
+    """Calls `take` with the bytes of a configuration file, or with those of its backup if `take` raises."""
 
     def valid(data: bytes) -> bool:
         take(data)

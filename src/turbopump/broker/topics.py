@@ -1,4 +1,4 @@
-"""The topics of this broker: looking up, creating, changing, and their form in files and on the wire.
+"""`Topics`, the topic table of this broker: lookup, creation, changes, and its form in files and on the wire.
 
 In: lookups and changes from the handlers. Out: topics, or a refusal with Apache's remark; every change is
 passed to `on_change`, which keeps it on disk and in the routes. No disk and no socket is touched here.
@@ -33,7 +33,7 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. Replaced, never changed: a holder looks it up again after a change."""
+    """One topic, immutable: a change puts a new `Topic` into the table, so look it up again afterwards."""
 
     name: str
     read_queues: int = 16
@@ -45,7 +45,7 @@ class Topic:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Returns the text that Apache prints in remarks."""
+        """Returns the text in which Apache's broker shows a topic in remarks."""
         pairs = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
         return (
             f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
@@ -84,12 +84,18 @@ OnChange = Callable[[list[Topic]], None]
 
 
 class Topics:
-    """The topic table. Calls `on_change` with new or changed topics, with an empty list after a deletion."""
+    """The topic table of a broker; calls `on_change` with a list of topics after each change.
+
+    The list has the new or changed topics. It is empty after a deletion and after `mark_ordered`.
+    """
 
     def __init__(
         self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False
     ) -> None:
-        """`light_queues`: names that begin with %LMQ% are light queues, without an entry in the table."""
+        """Creates the table with the built-in topics; `load` adds those of topics.json.
+
+        `light_queues`: names that begin with %LMQ% are light queues, without an entry in the table.
+        """
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
@@ -123,7 +129,7 @@ class Topics:
     # changing
 
     def configure(self, rules: TopicRules) -> None:
-        """Replaces the rules. A new permission of the broker changes every route: announces all topics."""
+        """Replaces the rules. If the permission of the broker changed, calls `on_change` with all topics."""
         permission_changed = rules.permission != self._rules.permission
         self._rules = rules
         if permission_changed:
@@ -132,7 +138,10 @@ class Topics:
     def for_send(
         self, name: str, default_topic: str, default_queues: int, unit_mode: bool, peer: tuple[str, int]
     ) -> Topic:
-        """Returns a topic, created after its default topic if needed. Raises TopicNotFound."""
+        """Returns the topic of a send, or creates it like `default_topic`. Raises TopicNotFound.
+
+        Raises when the topic is unknown and may not be created. A retry topic is always created.
+        """
         topic = self._table.get(name)
         if topic is not None:
             return topic
@@ -156,9 +165,10 @@ class Topics:
         sys_flag: int = 0,
         purpose: str = "for a consumer group",
     ) -> Topic:
-        """Returns the retry or dead-letter topic of a group, created if needed. `order` None: unchanged.
+        """Returns the retry or dead-letter topic `name`, created or enlarged to at least `queues` queues.
 
-        It grows with the group's number of retry queues: no consumer reads messages beyond its queues.
+        `order` None leaves the order flag of an existing topic unchanged. A topic grows with the group's
+        number of retry queues: no consumer reads messages beyond its queues.
         """
         topic = self._table.get(name)
         if topic is None:
@@ -176,11 +186,14 @@ class Topics:
             raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
 
     def update(self, wanted: Topic, changes: Mapping[str, str]) -> bool:
-        """Creates or replaces a topic, with `changes` to its attributes. False when nothing is different."""
+        """Creates or replaces a topic, with `changes` to its attributes. Returns whether anything changed."""
         return self.update_all([(wanted, changes)])
 
     def update_all(self, wanted: Iterable[tuple[Topic, Mapping[str, str]]]) -> bool:
-        """Creates or replaces all topics or none: the first refusal leaves every topic unchanged."""
+        """Creates or replaces all of these topics, or none and raises. Returns whether anything changed.
+
+        Each comes with the changes to its attributes. Light queues are skipped.
+        """
         after = [self._checked(topic, changes) for topic, changes in wanted if not self.is_light(topic.name)]
         changed = [topic for topic in after if topic != self._table.get(topic.name)]
         for topic in changed:
@@ -201,7 +214,7 @@ class Topics:
         return True
 
     def mark_ordered(self, ordered: Iterable[str]) -> None:
-        """Marks existing topics as ordered that a name server has as order topics."""
+        """Sets the order flag of those topics in `ordered` that exist: names from a name server."""
         found = [topic for name in ordered if (topic := self._table.get(name)) and not topic.order]
         for topic in found:
             self._table[topic.name] = replace(topic, order=True)
@@ -214,7 +227,7 @@ class Topics:
     # files and routes
 
     def load(self, data: bytes) -> int:
-        """Reads topics.json over the built-in topics. Returns the number of topics in it."""
+        """Adds the topics in the bytes of topics.json to the table, over built-in ones. Returns how many."""
         table = TopicConfigSerializeWrapper.decode(data)
         for name, config in table.topicConfigTable.items():
             topic = from_wire(config)
@@ -223,7 +236,11 @@ class Topics:
         return len(table.topicConfigTable)
 
     def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
-        """Adds topics that have messages but no entry: created and acknowledged just before a crash."""
+        """Adds a topic for each name that has queues in the store but no entry in the table.
+
+        Such a topic was created, and messages in it acknowledged, just before a crash. `with_queues` returns
+        the number of queues by topic, for topics outside of the given names.
+        """
         for name, count in with_queues(self._table).items():
             if self.is_system(name) or name.startswith(names.LIGHT_PREFIX) or not is_valid(name):
                 continue
@@ -234,7 +251,7 @@ class Topics:
             self._put(Topic(name, count, count))
 
     def dump(self) -> bytes:
-        """Returns a topics.json that 4.9 and 5.x brokers read."""
+        """Returns the bytes of topics.json, which Apache's 4.9 and 5.x brokers can read too."""
         return msgspec.json.format(msgspec.json.encode(self.to_wire(self._table.values())), indent=1)
 
     def to_wire(self, topics: Iterable[Topic]) -> TopicConfigSerializeWrapper:
@@ -242,7 +259,7 @@ class Topics:
         return TopicConfigSerializeWrapper(dataVersion=self.version, topicConfigTable=table)
 
     def registrations(self, names: Iterable[str] | None = None) -> TopicConfigSerializeWrapper:
-        """Returns all topics, or those of these names that exist, as routes show them.
+        """Returns the topics in the form in which they are registered: all, or those in `names` that exist.
 
         No topic has more permission than the broker as a whole.
         """
@@ -290,7 +307,7 @@ class Topics:
 
 
 def built_in_topics(rules: TopicRules, identity: Identity) -> list[Topic]:
-    """Returns the topics that 5.5.0 has from the start, also for features that are not supported yet.
+    """Returns the topics that a 5.5.0 broker has from the start, also those of features missing here.
 
     Those are empty and closed to senders, so tools that list or look for them find what they expect.
     """
