@@ -1,4 +1,4 @@
-"""The kinds of message that wait before they go to their queue: a table that every send is checked against.
+"""The table of message kinds that wait before they go to their queue (delayed, timed, half messages).
 
 In: a message with its topic and queue. Out: where the kind that claims it puts it, or None for a message that
 goes directly to its queue. Delay levels and timers (`broker/delay`) and transactions
@@ -19,7 +19,10 @@ from turbopump.store.consume_queue import ConsumeQueue
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """A message that was sent, and where it belongs. A kind that claims it changes the properties."""
+    """A sent message before it is stored: its properties, and the topic and queue that it was sent to.
+
+    The kind that claims it changes the properties.
+    """
 
     pairs: dict[str, str]
     topic: str
@@ -30,7 +33,7 @@ class Arriving:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a message waits."""
+    """Where a message is stored while it waits: queue, delay, extra properties, extra answer fields."""
 
     queue: ConsumeQueue
     delay_ms: int = -1
@@ -44,7 +47,7 @@ class Placement:
 
 
 class WaitingKind(Protocol):
-    """One kind of message that waits before it goes to its queue."""
+    """Interface of a kind of message that waits in a system topic before it goes to its queue."""
 
     topic: str
     """The system topic in which its messages wait. No other kind uses it."""
@@ -52,7 +55,7 @@ class WaitingKind(Protocol):
     """Names of the properties that ask for it: a message with one of them is never a plain send."""
 
     def claim(self, message: Arriving) -> Placement | None:
-        """Changes the properties to those of a message that waits, and returns where it waits.
+        """Changes the properties to those of a waiting message and returns its place; None: not of this kind.
 
         None: the message is not of this kind, and its properties are unchanged. Raises Refused when
         its request cannot be fulfilled.
@@ -61,20 +64,20 @@ class WaitingKind(Protocol):
     def claim_committed(
         self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool
     ) -> Placement | None:
-        """Returns where the message of a committed transaction waits; refuses nothing.
+        """Returns where the message of a committed transaction has to wait next; None: it does not wait.
 
         `is_promised`: its delay was accepted when it was sent, and holds whatever the limits are now.
         """
 
     def stored(self, draft: Draft, appended: Appended) -> None:
-        """Called after a message of this kind was appended."""
+        """Notes that a message of this kind was appended to its waiting queue."""
 
     def batch_refusal(self, pairs: dict[str, str]) -> str | None:
         """Returns why a message with these properties cannot be part of a batch; None: it can."""
 
 
 class WaitingKinds:
-    """The kinds of a broker in their order: the first that claims a message gets it."""
+    """The message kinds of a broker, in the order in which they are asked to claim a message."""
 
     def __init__(self, kinds: Iterable[WaitingKind] = ()) -> None:
         self._kinds = tuple(kinds)
@@ -83,11 +86,14 @@ class WaitingKinds:
         """The properties of all kinds."""
 
     def before(self, kinds: Iterable[WaitingKind]) -> "WaitingKinds":
-        """Returns a table that asks these kinds first, then those of this table."""
+        """Returns a new table that asks `kinds` first, then the kinds of this table."""
         return WaitingKinds((*kinds, *self._kinds))
 
     def claim(self, message: Arriving) -> Placement | None:
-        """Returns where a message waits; None: it goes directly to its queue."""
+        """Returns where a message has to wait, by the first kind that claims it; None: it does not wait.
+
+        That kind changes the properties. Raises Refused when it cannot do what the message asks for.
+        """
         for kind in self._kinds:
             placement = kind.claim(message)
             if placement is not None:
@@ -97,7 +103,7 @@ class WaitingKinds:
     def claim_committed(
         self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool
     ) -> Placement | None:
-        """Returns where a committed message waits; None: it goes to its queue."""
+        """Returns where the message of a committed transaction has to wait; None: it goes to its queue."""
         for kind in self._kinds:
             placement = kind.claim_committed(pairs, topic, queue_id, is_promised)
             if placement is not None:
@@ -105,7 +111,7 @@ class WaitingKinds:
         return None
 
     def stored(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
-        """Notifies each kind of its messages that were appended."""
+        """Notifies the kind of each draft, by the system topic that it waits in, that it was appended."""
         by_topic = self._by_topic
         for draft, where in zip(drafts, appended, strict=True):
             kind = by_topic.get(draft.queue.topic)

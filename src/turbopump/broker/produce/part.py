@@ -1,4 +1,4 @@
-"""Builds the handlers of sends: general sends, plain sends in bulk, and replies to request messages."""
+"""Builds the part for sends: general sends, plain sends in bulk, and replies to request messages."""
 
 import os
 
@@ -12,7 +12,7 @@ from turbopump.remoting.router import Router
 
 
 async def build(context: Context) -> Part:
-    """Builds the part, after all parts that have kinds of message, so that sends know them all."""
+    """Builds the send handlers, after all parts with message kinds, so that sends know all of these."""
     store, tables, writer, targets = context.store, context.tables, context.writer, context.targets
     rules, clock = targets.rules, context.clock
     receipts = Receipts(store.log.store_host, rules.region, rules.trace_on)

@@ -1,4 +1,4 @@
-"""Handles the plain sends of one read event together: parsed, appended and answered in one synchronous pass.
+"""Handles the plain sends of one read event together: parses, appends and answers them in one pass.
 
 In: the frames of a read event. Out: records in the store and one buffer of answers. Plain is a send with a
 JSON header (code 310 or 10) and one message, to a topic that exists, with properties that are stored as sent:
@@ -62,7 +62,7 @@ Asked = tuple[int, int, bytes, bool, bool]
 
 
 class GeneralSends(Protocol):
-    """The general path, for all requests that are not plain sends."""
+    """Interface of the router: serves one request at a time, for requests that are not plain sends."""
 
     def one(self, connection: Connection, frame: Frame) -> None: ...
 
@@ -70,7 +70,7 @@ class GeneralSends(Protocol):
 
 
 class PlainSendHandler:
-    """Bulk handler of a router: takes the plain sends of a read event, passes other requests on."""
+    """Bulk handler of a router: serves the plain sends of a read event, gives other requests back to it."""
 
     def __init__(
         self,
@@ -106,12 +106,12 @@ class PlainSendHandler:
             self.shortcut = self._shortcut(sends)
 
     def topics_changed(self, names: list[str]) -> None:
-        """Drops the cached queues of these topics. No names: a topic was deleted, all are dropped."""
+        """Drops the cached queues of these topics; an empty list (a topic was deleted) drops all."""
         for name in names or list(self._targets):
             self._targets.pop(name, None)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
-        """Serves the requests of a read event in their order."""
+        """Serves the requests of a read event in their order: plain sends together, others one by one."""
         drafts: list[Draft] = []
         asked: list[Asked] = []
         for position, frame in enumerate(frames):
@@ -234,7 +234,7 @@ class PlainSendHandler:
         return draft, (head.opaque, queue_id, unique_key.encode(), flag & ONEWAY != 0, waits)
 
     def _target(self, name: str) -> list[ConsumeQueue]:
-        """Returns the queues of a topic that takes plain sends; an empty list: the general path decides."""
+        """Returns the queues of a topic that takes plain sends; empty: its sends take the general path."""
         topic = self._topics.find(name)
         if topic is None or self._topics.is_light(name) or not self._accepts():
             return []  # not cached: the next request may create the topic, and the start time may come
@@ -255,7 +255,11 @@ class PlainSendHandler:
         return queues
 
     def _learn(self, rest: str, text: str, unique_key: str, keys: str) -> Shape | None:
-        """Parses a property string once for all messages that differ only in unique key and keys."""
+        """Parses properties and caches their shape under `rest`; None: such a message is not plain.
+
+        `rest` is the property string without the values of unique key and keys, so that messages which differ
+        only in these are parsed once.
+        """
         pairs = properties.parse(text)
         shape: Shape | None = None
         found = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.KEYS, "")
@@ -269,7 +273,7 @@ class PlainSendHandler:
         return shape
 
     def _stays_as_sent(self, text: str, pairs: dict[str, str]) -> bool:
-        """Returns whether a property string is stored byte for byte (the broker's pairs follow it)."""
+        """Returns whether a property string is stored byte for byte (the broker's own properties follow)."""
         return self._not_plain.isdisjoint(pairs) and properties.pack(pairs) == text
 
     def _write(self, connection: Connection, drafts: list[Draft], asked: list[Asked]) -> None:
@@ -292,7 +296,7 @@ class PlainSendHandler:
     def _answer_when_safe(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], drafts: list[Draft]
     ) -> None:
-        """Answers when the messages are safe. Counts as one request in flight, to bound the peer."""
+        """Answers these sends in one write when they are safe; until then they are one request in flight."""
         first, (last, _, size) = appended[0][0], appended[-1]
         held = last + size - first
         began = self._monotonic()
@@ -310,7 +314,10 @@ class PlainSendHandler:
     def _answer(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], safety: Safety
     ) -> None:
-        """Answers each send, all in one write. `safety` is that of senders that wait."""
+        """Writes the answers to all of these sends in one write; one-way sends get none.
+
+        `safety` is that of senders that wait; the others get `unawaited`.
+        """
         out: list[bytes] = []
         prefix = PREFIX.pack
         hurried, waited = self._template(self._acknowledgement.unawaited), self._template(safety)

@@ -1,4 +1,4 @@
-"""The answer to a send, with its receipt: where the message was stored when the broker answered.
+"""Makes the fields of the answer to a send, with its receipt: how safely the message was stored by then.
 
 Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability`, `replicas`
 and `delayLevel` (the level that is applied) are ours, and other clients ignore them. `durability` is one of
@@ -21,27 +21,31 @@ from turbopump.store.append import Appended
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """Makes the fields of answers from how safe a message is. Holds the broker's address and region."""
+    """Makes the fields of answers to sends, for one broker address and region."""
 
     store_host: bytes
     region: str
     trace_on: bool
 
     def refused(self) -> dict[str, str]:
-        """The fields that Apache's broker sends with every refused send."""
+        """Returns the fields of an answer to a refused send: TRACE_ON and MSG_REGION, as Apache's broker."""
         return {"TRACE_ON": _flag(self.trace_on), "MSG_REGION": self.region}
 
     def fields(
         self, queue_id: int, appended: Sequence[Appended], unique_key: str | None, safety: Safety
     ) -> dict[str, str]:
-        """Returns the fields of a receipt in the order of `template`, so that both give the same bytes."""
+        """Returns the answer fields of a stored send, in the order of `template`.
+
+        So both ways give the same bytes. `appended` has one entry for each message of a batch; the queue
+        offset is that of the first.
+        """
         ids = ",".join(offset_id(self.store_host, offset) for offset, _, _ in appended)
         return self.fields_with(queue_id, ids, appended[0][1], unique_key, safety)
 
     def fields_with(
         self, queue_id: int, ids: str, queue_offset: int, unique_key: str | None, safety: Safety
     ) -> dict[str, str]:
-        """Returns the fields of a receipt for message ids that are already joined by commas."""
+        """Returns the answer fields of a stored send, for message ids `ids` joined by commas."""
         fields = {"queueId": str(queue_id)}
         if unique_key is not None:
             fields["transactionId"] = unique_key
@@ -53,7 +57,10 @@ class Receipts:
         return fields
 
     def parts(self, safety: Safety) -> tuple[bytes, ...]:
-        """Returns a JSON header around queue id, unique key, log offset, queue offset and opaque."""
+        """Returns the six constant pieces of an answer's JSON header, between which five values go.
+
+        The values: queue id, unique key, log offset, queue offset and opaque.
+        """
         region = msgspec.json.encode(self.region).decode()
         stored = f'","durability":"{safety.durability}","replicas":"{safety.replicas}"'
         return (
@@ -66,7 +73,10 @@ class Receipts:
         )
 
     def template(self, safety: Safety) -> bytes:
-        """Returns a JSON header to be filled by `%` with the values between `parts`."""
+        """Returns an answer's JSON header as a bytes `%` template for five values.
+
+        The values: queue id, unique key, log offset, queue offset and opaque.
+        """
         marks = (b"%d", b"%b", b"%016X", b"%d", b"%d", b"")
         parts = (part.replace(b"%", b"%%") for part in self.parts(safety))
         return b"".join(part + mark for part, mark in zip(parts, marks, strict=True))

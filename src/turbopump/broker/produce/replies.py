@@ -1,4 +1,4 @@
-"""Passes replies to request messages on to the client that asked, at once (324, 325, passed on as 326).
+"""Passes replies to request messages on to the client that sent the request (324, 325, passed on as 326).
 
 In: a message that names the client it answers. Out: the same message on the connection of that client, which
 is found among the producers by its id, and that client's answer as the answer to the sender. The reply is
@@ -38,7 +38,10 @@ LOG_INTERVAL_S = 10.0
 
 
 class ReplyHandler:
-    """Passes replies on to the clients that asked. `stores`: whether replies are stored as well."""
+    """Handles replies to request messages: pushes each to the client that sent the request, and stores it.
+
+    `stores` returns whether replies are stored.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class ReplyHandler:
         return reply(request.command, code, remark, self._kept(prepared))
 
     async def _push(self, request: Request[SendMessageRequest]) -> None:
-        """Returns when the client that asked has accepted the message."""
+        """Sends the reply to the client that asked and waits for its answer. Raises SystemFailure."""
         pairs = properties.parse(request.header.properties or "")
         client_id = pairs.get(properties.REPLY_TO_CLIENT)
         if client_id is None:
@@ -118,7 +121,10 @@ class ReplyHandler:
         return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, request.body)
 
     def _kept(self, prepared: PreparedRecords) -> dict[str, str]:
-        """Stores the reply. Returns fields that clients need even if it is not stored."""
+        """Stores the reply, if replies are stored, and returns the fields of the answer to its sender.
+
+        Clients need these fields even if the reply is not stored.
+        """
         nowhere = {"msgId": "0", "queueId": str(prepared.queue_id), "queueOffset": "0"}
         if not self._stores():
             return self._receipts.refused() | nowhere

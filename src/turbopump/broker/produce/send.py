@@ -1,4 +1,4 @@
-"""Handles sends: whether a message may be written, to which queue, as which kind (codes 10, 310, 320).
+"""Handles sends one by one: whether a message may be written, to which queue, as which kind (10, 310, 320).
 
 In: a send request. Out: drafts for the store and, when they are as safe as was asked, the answer. This is
 the general path, one request at a time; `plain_sends.py` handles the plain sends of a whole read event by
@@ -57,7 +57,7 @@ is one with a property of a kind that waits (`kinds.py`).
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """The records of a send request that passed all checks."""
+    """The drafts of a send request that passed all checks but is not stored yet, and data for its answer."""
 
     drafts: list[Draft]
     queue_id: int
@@ -68,7 +68,7 @@ class PreparedRecords:
 
 
 class SendHandler:
-    """Handles sends and batches on the general path."""
+    """Handles single sends and batches on the general path, one request at a time."""
 
     def __init__(
         self,
@@ -82,7 +82,10 @@ class SendHandler:
         next_unique_key: Callable[[], str],
         in_order: Callable[[str], bool] = lambda group: False,
     ) -> None:
-        """`in_order`: whether a group holds locks of queues, and so consumes them in order."""
+        """Keeps the objects that sends use. `in_order` returns whether a group consumes in order.
+
+        A group consumes in order while it holds locks of queues.
+        """
         self._store = store
         self._targets = targets
         self._groups = groups
@@ -134,7 +137,7 @@ class SendHandler:
         return acknowledgement.answer(request, offset + size, len(request.command.body), answer)
 
     def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
-        """Stores a batch of plain messages in one compiled step. None: it is not one, nothing was stored."""
+        """Stores a batch of plain messages in one compiled step, returns the answer; None: nothing stored."""
         together, header, body = self._together, request.header, request.command.body
         largest, is_retry = self._max_message_size, header.topic.startswith(RETRY_PREFIX)
         if together is None or not header.batch or header.queueId < 0 or is_retry or len(body) > largest:
@@ -220,7 +223,7 @@ class SendHandler:
         return PreparedRecords([draft], queue_id, unique_key, waits, placement)
 
     def _queue_id(self, header: SendMessageRequest, topic: Topic) -> int:
-        """The queue that is asked for; any one for a negative number."""
+        """Returns the queue id that a send names; for a negative one, a random write queue."""
         if header.queueId >= 0:
             return header.queueId
         if topic.write_queues <= 0:
@@ -228,9 +231,10 @@ class SendHandler:
         return self._chance.randrange(topic.write_queues)
 
     def _is_dead(self, header: SendMessageRequest, version: int) -> bool:
-        """Returns whether a retry becomes a dead letter: its group has tried it often enough.
+        """Returns whether a message sent to a retry topic is stored as a dead letter instead.
 
-        A group that consumes in order sends back only messages that it gives up.
+        It is when its group has tried it often enough, and when the group consumes in order: then it sends
+        back only messages that it gives up.
         """
         name = header.topic[len(RETRY_PREFIX) :]
         group = self._groups.find_or_create(name)
@@ -290,7 +294,10 @@ class SendHandler:
         request: Request[SendMessageRequest],
         unique_key: str,
     ) -> PreparedRecords:
-        """Prepares a batch stored as one record. Its offset is known: nothing is appended before it."""
+        """Prepares a batch for a topic of type BatchCQ, in which it is stored as one record.
+
+        Its queue offset is known: nothing is appended before it.
+        """
         for _, _, stored in messages:
             self._refuse_in_batch(properties.parse(stored))
         if len(messages) > inner.MAX_MESSAGES:
@@ -308,7 +315,7 @@ class SendHandler:
     def _inner_messages(
         self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
     ) -> int:
-        """Returns the number of messages in a single send: one, unless it is an inner batch."""
+        """Returns the number of messages in a single send: 1, unless its body is an inner batch."""
         if not header.sysFlag & INNER_BATCH:
             if properties.INNER_NUM in pairs:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
@@ -354,18 +361,21 @@ class SendHandler:
         )
 
     def _refuse_in_batch(self, pairs: dict[str, str]) -> None:
-        """Raises Refused for a message that cannot be part of a batch."""
+        """Raises Refused if a message with these properties cannot be part of a batch."""
         self._kinds.refuse_in_batch(pairs)
         if properties.INNER_NUM in pairs:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
 
     def _stored(self, pairs: dict[str, str]) -> bytes:
-        """Returns the stored properties: the producer's without those of the transport, and the broker's."""
+        """Returns the packed properties to store: the producer's without reserved ones, then the broker's."""
         kept = {name: value for name, value in pairs.items() if not _dropped(name)}
         return properties.pack(kept).encode() + self._added
 
     def _check_lights(self, pairs: dict[str, str]) -> None:
-        """Raises Refused for names that are invalid for light queues, and for too many light queues."""
+        """Raises Refused if a message names invalid light queues, or if there would be too many.
+
+        Also when the properties have no space for the offsets in the light queues.
+        """
         text = pairs.get(properties.INNER_MULTI_DISPATCH)
         lights = self._store.lights
         if text is None or lights is None:
@@ -404,14 +414,16 @@ class SendHandler:
 
 
 def check_zeros(stored: bytes) -> None:
-    """Raises Refused for properties that recovery would take for lost ones after a power cut."""
+    """Raises Refused for properties whose NULs recovery would take for data lost in a power cut."""
     if properties.looks_lost(stored):
         remark = f"the properties have {properties.SECTOR} NULs in a row, or one at their end: use the body"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def _priority(pairs: dict[str, str], level: int) -> int | None:
-    """Returns the queue that a message asks for by its priority: the higher, the later (Apache 5.5).
+    """Returns the queue id that a message asks for by its PRIORITY; None: it asks for none.
+
+    The higher the priority, the higher the queue id (Apache 5.5).
 
     A message of another kind (delayed, in a transaction, in order) has none, and loses the property.
     """
@@ -426,7 +438,7 @@ def _priority(pairs: dict[str, str], level: int) -> int | None:
 
 
 def tag_bits(topic: Topic) -> int:
-    """Returns the tag bits in the sys flag of a topic's messages."""
+    """Returns the sys flag bits of a topic's messages that say whether they have several tags."""
     return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
 
 
@@ -435,7 +447,7 @@ def _sys_flag(header: SendMessageRequest, topic: Topic) -> int:
 
 
 def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
-    """Returns whether the numbers fit into a record; if not, the general path answers with the error."""
+    """Returns whether the numbers fit into the fields of a record: 32 bits, 32 bits and 64 bits, signed."""
     is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
     return is_small and abs(born_timestamp) < 1 << 63
 

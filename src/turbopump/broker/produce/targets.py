@@ -18,7 +18,7 @@ from turbopump.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class BrokerSendRules:
-    """The settings of the broker that sends depend on."""
+    """Settings of the broker that sends depend on; fixed at start."""
 
     broker_ip: str
     cluster: str
@@ -29,7 +29,7 @@ class BrokerSendRules:
     rejects_transactions: bool = False
 
     def added_properties(self) -> bytes:
-        """The pairs that the broker adds to the properties of each message, packed."""
+        """Returns the packed properties that the broker adds to each message: region, trace, cluster."""
         return properties.pack(
             {
                 properties.MSG_REGION: self.region,
@@ -40,7 +40,7 @@ class BrokerSendRules:
 
 
 class SendTargets:
-    """Finds the topic of a send, creates it where that is allowed, and refuses sends that are not."""
+    """Finds or creates the topic of a send, and refuses sends that are not allowed there."""
 
     def __init__(
         self,
@@ -55,16 +55,19 @@ class SendTargets:
         self._clock = clock
 
     def accepts(self) -> bool:
-        """Returns whether messages are accepted yet (`startAcceptSendRequestTimeStamp`)."""
+        """Returns whether sends are accepted by now (from startAcceptSendRequestTimeStamp on)."""
         return self._clock.now_ms() >= self.rules.accepts_from_ms
 
     def named(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
-        """Returns a topic if messages may be sent to this queue of it. Never creates it."""
+        """Returns the topic if messages may be sent to this queue of it; otherwise raises Refused.
+
+        Creates no topic other than a retry topic.
+        """
         header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
         return self.find(header, peer)
 
     def find(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
-        """Returns the topic to write to, or raises Refused, by Apache's checks in their order."""
+        """Returns the topic of a send, created if allowed, or raises Refused, by Apache's checks in order."""
         rules = self.rules
         if not self.accepts():
             remark = f"broker unable to service, until {rules.accepts_from_ms}"

@@ -1,4 +1,4 @@
-"""Appends messages to the log, and counts how long it took until they were safe.
+"""Appends messages to the log, and records how long it took until they were safe.
 
 In: drafts of records. Out: where each of them is stored. All parts of a broker that store messages append
 through the one writer. The content of a message and its answer never belong here.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class MessageWriter:
-    """Appends the messages of all parts of the broker to the log, and counts them."""
+    """Appends the messages of all parts of the broker to the log, and records how long that took."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class MessageWriter:
         self._compiled = compiled
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
-        """Stores all drafts or raises Refused. `together`: in one file of the log, as a batch.
+        """Appends all drafts, or none and raises Refused; returns where each is. See `append_counted`.
 
-        When messages are not safe at once, the caller counts how long it took (`took_since`).
+        `together`: in one file of the log, as a batch. When messages are not safe at once, the caller records
+        how long it took (`took_since`).
         """
         began = self.monotonic()
         try:
@@ -55,7 +56,7 @@ class MessageWriter:
         return appended
 
     def append_counted(self, drafts: list[Draft]) -> list[Appended]:
-        """Stores all drafts or raises Refused, and counts how long it takes until they are safe."""
+        """Appends all drafts, or none and raises Refused, and records the time until they are safe."""
         began = self.monotonic()
         appended = self.append(drafts)
         acknowledgement = self.acknowledgement
@@ -71,7 +72,10 @@ class MessageWriter:
     def append_group(
         self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
     ) -> T | None:
-        """Appends a group of messages in one compiled step; `queues` returns the queues of all of them."""
+        """Appends many messages in one compiled step by `take`; returns its result. None: nothing was stored.
+
+        `queues` returns the queue of each message, from that result.
+        """
         began = self.monotonic()
         taken = self._compiled.append_group(take)
         if taken is not None:
@@ -79,5 +83,5 @@ class MessageWriter:
         return taken
 
     def took_since(self, began: float, drafts: list[Draft]) -> None:
-        """Counts how long it took to store these drafts, since `began` of the monotonic clock."""
+        """Records the time since `began` (monotonic seconds) as how long it took to store these drafts."""
         self.traffic.took(int((self.monotonic() - began) * 1000), [draft.queue for draft in drafts])
