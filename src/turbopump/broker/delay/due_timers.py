@@ -1,4 +1,4 @@
-"""Timers due in the current wheel slot or earlier, in the order of their milliseconds.
+"""`DueTimers`: the timers of the current wheel slot and of earlier ones, sorted by due millisecond.
 
 In: units of the timer log, when their slot becomes the current one. Out: those that are due by now. Which of
 them have fired is remembered until their slot is over. Memory holds one number for each, and the units
@@ -18,7 +18,7 @@ Key = int
 
 
 class DueTimers:
-    """Min-heap of timers due in the current wheel slot or earlier."""
+    """Min-heap, by due millisecond, of the timers of the current wheel slot and of earlier ones."""
 
     def __init__(self) -> None:
         self._due: list[Key] = []  # a heap
@@ -29,19 +29,20 @@ class DueTimers:
         """Keys of the messages in these slots that were recalled."""
 
     def expect(self, at: int, unit: Unit, due_ms: int) -> None:
+        """Adds a timer that is due at `due_ms`; `at` is the place of its unit in the timer log."""
         heapq.heappush(self._due, due_ms << PLACE_BITS | at)
         if len(self._units) < MAX_UNITS_IN_MEMORY:
             self._units[at] = unit
 
     def next_ms(self) -> int | None:
-        """Returns when the first timer is due; None: there is none."""
+        """Returns the wall-clock time (ms) at which the first timer is due; None: there is no timer."""
         return self._due[0] >> PLACE_BITS if self._due else None
 
     def is_due(self, now_ms: int) -> bool:
         return bool(self._due) and self._due[0] >> PLACE_BITS <= now_ms
 
     def take(self) -> tuple[Key, Unit | None]:
-        """Removes and returns the first timer. Without a unit, it has to be read from the timer log."""
+        """Removes and returns the first timer, due or not. Unit None: read it from the timer log."""
         key = heapq.heappop(self._due)
         return key, self._units.pop(key & PLACE, None)
 
@@ -49,18 +50,20 @@ class DueTimers:
         heapq.heappush(self._due, key)
 
     def finished(self, key: Key) -> None:
+        """Notes that a taken timer has fired: its unit has to be marked as dead in the timer log."""
         self.fired.append(key & PLACE)
 
     def places(self) -> set[int]:
-        """Returns the places of all timers that still wait."""
+        """Returns the places in the timer log of all timers that have not fired."""
         return {key & PLACE for key in self._due}
 
     def forget(self, places: set[int]) -> None:
-        """Drops the cached units at these places, which have changed in the timer log."""
+        """Drops the cached units at these places of the timer log, where they were changed."""
         for at in places:
             self._units.pop(at, None)
 
     def slot_is_over(self) -> None:
+        """Drops the cached units, fired places and recalled keys of the slot, which has no timers left."""
         assert not self._due, "timers that are due fire before their slot is left"
         self._units.clear()
         self.fired.clear()

@@ -1,4 +1,4 @@
-"""The forms of a delayed message: as it waits, as it is delivered, as it is rewritten to go on waiting.
+"""Makes the records of a delayed message: as it waits, is delivered, or is rewritten to keep waiting.
 
 A delayed message waits in SCHEDULE_TOPIC_XXXX, in the queue of its level. REAL_TOPIC and REAL_QID say where
 it belongs, and its entry in the queue carries the time of delivery where others carry the hash of a tag. The
@@ -43,7 +43,7 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
 
 
 class DelaySchedule:
-    """The `WaitingKind` of messages with a delay level: they wait in SCHEDULE_TOPIC_XXXX."""
+    """The `WaitingKind` of messages with a delay level, which wait in SCHEDULE_TOPIC_XXXX."""
 
     topic = SCHEDULE_TOPIC
     properties = frozenset({properties.DELAY})
@@ -78,7 +78,11 @@ class DelaySchedule:
     def postpone(
         self, pairs: dict[str, str], level: int, topic: str, queue_id: int
     ) -> tuple[ConsumeQueue, int]:
-        """Changes the properties to those of a message that waits. Returns its queue and its delay in ms."""
+        """Changes `pairs` to the properties of a waiting message; returns its waiting queue and delay in ms.
+
+        `topic` and `queue_id` say where it is delivered later. A level beyond the last one counts as the
+        last.
+        """
         level = min(level, len(self._levels))
         # The level counts, as in Apache, and a sender cannot set the time of delivery itself.
         for name in (*TIMERS, DELIVER_AT):
@@ -90,7 +94,10 @@ class DelaySchedule:
 
 
 def delay_level(pairs: dict[str, str]) -> int:
-    """Returns the delay level, perhaps beyond the last; 0 or less: none. Raises Refused for other text."""
+    """Returns the delay level in the properties; 0 or less: none. Raises Refused if it is not a number.
+
+    May be beyond the last level.
+    """
     text = pairs.get(properties.DELAY)
     if text is None:
         return 0
@@ -101,7 +108,7 @@ def delay_level(pairs: dict[str, str]) -> int:
 
 
 def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
-    """Returns the topic and queue to which a delayed or half message will go; None if it names no valid ones.
+    """Returns the topic and queue id that a delayed or half message names; None: it names no valid ones.
 
     See `place_named` for what is valid.
     """
@@ -110,7 +117,7 @@ def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
 
 
 def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
-    """Returns the topic and queue of two property values; None for an invalid name or number.
+    """Returns the topic and queue id in the values of REAL_TOPIC and REAL_QID; None: they are not valid.
 
     The topic need not exist. A queue id beyond its read queues wraps around. The topics of half messages are
     invalid.
@@ -137,17 +144,20 @@ def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
-    """Returns the copy that consumers read: all properties stay, except TURBOPUMP_DELIVER_AT."""
+    """Returns the draft for consumers of a delayed message: all properties, but TURBOPUMP_DELIVER_AT."""
     return copy_of(record, queue, properties.without(record.properties, _DELIVER_AT))
 
 
 def copy_of(record: Record, queue: ConsumeQueue, packed: bytes) -> Draft:
-    """Returns a copy for this queue, with these packed properties, that names the record as its original."""
+    """Returns a draft of `record` for `queue` with `packed` properties that names `record` as its original.
+
+    By its prepared transaction offset; see `origin`.
+    """
     return _copy(record, queue, packed, _tags_code(find(packed, _TAGS)))
 
 
 def rewritten(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
-    """Returns a copy that goes on waiting in the same queue, because the record is about to be deleted.
+    """Returns a draft that keeps waiting in `queue` in place of `record`, whose file is about to be deleted.
 
     Its time of delivery is in the queue entry, and in a property in case the queue has to be rebuilt. If the
     property does not fit, rebuilding the queue makes the message late.
@@ -161,12 +171,15 @@ def rewritten(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
 
 
 def origin(named: int) -> int | None:
-    """Returns the original's log offset, from a copy's prepared transaction offset; None if not negative."""
+    """Returns the physical offset of a copy's original, from its prepared transaction offset; None: no copy.
+
+    That of a copy is negative; that of a committed transaction is not.
+    """
     return ~named if named < 0 else None
 
 
 def copied(record: Record, queue: ConsumeQueue, pairs: dict[str, str]) -> Draft:
-    """Returns a copy for another queue, with these properties, that does not name its original.
+    """Returns a draft of `record` for another queue with other properties, without a reference to `record`.
 
     All else is unchanged, except the store host and the reference to the original: a caller that wants to
     keep them sets them.

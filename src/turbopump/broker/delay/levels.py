@@ -1,4 +1,4 @@
-"""Delivers delayed messages: each when its delay is over, once, also across restarts and crashes.
+"""Delivers messages with a delay level: each when its delay is over, once, also across restarts and crashes.
 
 In: the queues of SCHEDULE_TOPIC_XXXX, which `level_records.py` fills, and the time. Out: copies in the topics
 where the messages belong, many in one append, in short turns between other work. `pending.py` knows what
@@ -66,7 +66,7 @@ Save = Callable[[str, bytes], None]
 
 
 class DelayFile(msgspec.Struct, omit_defaults=True):
-    """delayOffset.json as Apache 4.9 and 5.x read it, with two fields of our own."""
+    """Contents of delayOffset.json: Apache's format (4.9 and 5.x), with two fields of our own."""
 
     offsetTable: dict[int, int]  # noqa: N815 - the file's spelling; level -> everything before is done
     dataVersion: DataVersion | None = None  # noqa: N815
@@ -79,7 +79,7 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
 
 
 class DelayedMessages:
-    """Delivers the messages of all delay levels, and saves which are delivered."""
+    """Background delivery of the messages of all delay levels; saves which ones were delivered."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class DelayedMessages:
         return Answer(body=DelayOffsetSerializeWrapper(dataVersion=version, offsetTable=table).encode())
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """Returns by level the first offset that waits and the end of the queue."""
+        """Returns, by level, the first queue offset that is not delivered and the end of the queue."""
         return {
             queue_id + 1: (self._pending.position(queue_id).first, queue.max_offset)
             for queue_id, queue in sorted(self._queues.items())
@@ -130,7 +130,7 @@ class DelayedMessages:
     # life
 
     def load(self, data: bytes) -> int:
-        """Reads delayOffset.json. Returns the number of levels in it."""
+        """Reads the bytes of delayOffset.json. Returns the number of levels in it; raises on damage."""
         file = msgspec.json.decode(dialect.standard(data, MAX_FILE_BYTES), type=DelayFile)
         for level in file.waiting:
             file.position(level)
@@ -139,12 +139,12 @@ class DelayedMessages:
         return len(file.offsetTable)
 
     def open(self) -> None:
-        """Takes the queues that exist. Later ones are added by `postponed`."""
+        """Adds the existing delay queues at their saved positions. `postponed` adds later ones."""
         for queue in self._store.queues.of(names.SCHEDULE_TOPIC):
             self._add(queue, self._written_down(queue))
 
     async def run(self) -> None:
-        """Delivers until it is cancelled."""
+        """Delivers due messages in the background until cancelled."""
         await self._look_back()
         await self._look_through()
         self._is_ready = True
@@ -158,7 +158,10 @@ class DelayedMessages:
             await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
-        """Saves which messages are delivered: once when that is known, then every `interval_s`."""
+        """Writes delayOffset.json every `interval_s` seconds, until cancelled.
+
+        The first time when `run` has found out which messages were delivered before.
+        """
         while not self._is_ready:
             await self._clock.sleep(TICK_S)
         while True:
@@ -169,7 +172,7 @@ class DelayedMessages:
             await self._clock.sleep(interval_s)
 
     async def close(self) -> None:
-        """Saves a last time. Called after `run` and `keep` have ended."""
+        """Writes delayOffset.json a last time. Called after `run` and `keep` have ended."""
         await self._tasks.close()
         self._is_ready, was_ready = False, self._is_ready
         if was_ready:
@@ -179,7 +182,10 @@ class DelayedMessages:
                 log.error("Cannot write %s: %s", FILE, error)
 
     def postponed(self, queue: ConsumeQueue) -> None:
-        """Notes that a delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
+        """Adds `queue` if it is new, and wakes `run`: a delayed message was just appended to this queue.
+
+        With SYNC_FLUSH the message is not in its queue yet.
+        """
         # A new queue of this number: the saved position belongs to the one before it.
         if self._queues.get(queue.queue_id) is not queue:
             self._add(queue, QueuePosition(0))
@@ -188,7 +194,7 @@ class DelayedMessages:
     # delivering
 
     def turn(self) -> float:
-        """Reads new entries and delivers some messages. Returns how long to pause; 0: there is more to do."""
+        """Reads new queue entries, delivers some due messages. Returns seconds to pause; 0: there is more."""
         is_behind = self._look()
         began = self._clock.monotonic()
         for _ in range(BATCHES_PER_TURN):
@@ -212,7 +218,10 @@ class DelayedMessages:
         return pause_s
 
     async def _look_through(self) -> None:
-        """Reads all entries. Only then may positions be saved: they leave out delivered messages."""
+        """Reads all entries of the delay queues that may still wait, in short turns.
+
+        Only then may positions be saved: they leave out delivered messages.
+        """
         is_behind = True
         while is_behind:
             is_behind = self._look()
@@ -220,7 +229,7 @@ class DelayedMessages:
         self._pending.forget_done()
 
     def _look(self) -> bool:
-        """Reads up to `ENTRIES_PER_TURN` new entries. Returns whether there are more."""
+        """Reads at most `ENTRIES_PER_TURN` new queue entries. Returns whether there may be more."""
         left = ENTRIES_PER_TURN
         for queue_id, queue in self._queues.items():
             while (wanted := self._pending.wanted(queue_id, queue.max_offset)) is not None:
@@ -235,7 +244,10 @@ class DelayedMessages:
         return False
 
     def _work_off(self, run: DueRun, now_ms: int) -> bool:
-        """Delivers the due messages of a run, at most one append. False: the store accepts nothing now."""
+        """Delivers due messages at the front of a run, in one append. False: the store refuses messages now.
+
+        A run whose messages cannot be delivered for another reason is put off.
+        """
         try:
             due, next_due_ms = self._due_of(run, now_ms)
             if not self._in_memory(run, due):
@@ -256,7 +268,7 @@ class DelayedMessages:
         return True
 
     def _due_of(self, run: DueRun, now_ms: int) -> tuple[list[Entry], int]:
-        """Returns the first entries of a run that are due, and when the entry after them is due."""
+        """Returns the first due entries of a run, at most one append, and when (ms) the next entry is due."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         size = 0
@@ -273,7 +285,7 @@ class DelayedMessages:
         return entries, following[0][2]
 
     def _in_memory(self, run: DueRun, due: list[Entry]) -> bool:
-        """Returns whether the records are in memory. If not, starts to read them in a worker thread, once."""
+        """Returns whether the records of entries are in memory; if not, starts reading them in a thread."""
         fetching = self._fetching.get(run)
         if fetching is not None:
             if fetching.done():
@@ -293,14 +305,17 @@ class DelayedMessages:
                 await asyncio.sleep(0)
 
     def _entries(self, queue: ConsumeQueue, begin: int, end: int) -> list[Entry]:
-        """Returns the entries from `begin` to before `end`, as far as they lie in one file."""
+        """Returns queue entries from `begin` to before `end`, fewer where the queue file ends."""
         entries: list[Entry] = list(ENTRY.iter_unpack(queue.units(begin, end - begin)))
         if any(due_ms < 0 for _, _, due_ms in entries):
             entries = [(at, size, self._due_ms(queue, at, stored)) for at, size, stored in entries]
         return entries
 
     def _due_ms(self, queue: ConsumeQueue, at: int, stored: int) -> int:
-        """Returns the time of delivery, which Apache's brokers may keep in an extension of the queue."""
+        """Returns the delivery time (ms) of the entry for the record at `at`, whose tag code is `stored`.
+
+        Usually `stored` is that time. Apache's brokers may keep it in an extension of the queue.
+        """
         if not is_address(stored):
             return stored
         due_ms = queue.tags_code(stored)
@@ -353,7 +368,11 @@ class DelayedMessages:
     # before a file of the log is deleted
 
     async def rescue(self, below: int) -> bool:
-        """Rewrites waiting messages below an offset, before the log deletes them. True: none is left."""
+        """Rewrites waiting messages below physical offset `below`. True: none is left there.
+
+        Called before the log deletes the file up to that offset. False, also when the copies are not on disk:
+        the log must keep the file.
+        """
         if not self._is_ready:
             return False
         is_behind = True
@@ -378,7 +397,7 @@ class DelayedMessages:
         return await self._writer.acknowledgement.on_disk(self._store.log.end)
 
     def _first_below(self, run: DueRun, below: int) -> list[Entry]:
-        """Returns the first entries of a run whose records lie below an offset, at most one append."""
+        """Returns the first entries of a run with records below physical `below`, at most one append."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         count = size = 0
@@ -388,7 +407,10 @@ class DelayedMessages:
         return entries[:count]
 
     def _rewrite(self, run: DueRun, moved: list[Entry]) -> int:
-        """Appends copies that go on waiting. Returns the number of bytes."""
+        """Appends copies of the entries `moved`, the first of a run, to keep waiting. Returns the bytes.
+
+        Raises Refused.
+        """
         if not moved:
             return 0
         if self._clock.monotonic() < self._no_rewrite_before:
@@ -406,7 +428,10 @@ class DelayedMessages:
     # the file
 
     async def save(self) -> None:
-        """Writes delayOffset.json, after the copies that it counts are on disk. Raises OSError."""
+        """Writes delayOffset.json if it has changed, once the delivered copies are on disk. Raises OSError.
+
+        Writes nothing when the copies cannot be synced.
+        """
         log_end, positions = self._store.log.end, self._pending.positions()
         if not positions or (positions, log_end) == self._saved:
             return
@@ -430,7 +455,7 @@ class DelayedMessages:
         return msgspec.json.format(msgspec.json.encode(file), indent=1)
 
     async def _look_back(self) -> None:
-        """Finds in the log the messages that were delivered after the file was written."""
+        """Finds messages delivered after delayOffset.json was written, by their copies in the log."""
         at, end = self._unaccounted_from(), self._store.log.committed
         found = 0
         while at < end:
@@ -443,14 +468,14 @@ class DelayedMessages:
             log.info("%d delayed messages were delivered after %s was written", found, FILE)
 
     def _unaccounted_from(self) -> int:
-        """Returns the log offset of the first copy that the file may not know of."""
+        """Returns the physical offset from which on copies may be missing in delayOffset.json."""
         if self._file is not None:  # Apache's file has no offset, and its copies name no original
             return self._store.log.end if self._file.logOffset is None else self._file.logOffset
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
         return min((first[0] for first in firsts if first is not None), default=self._store.log.end)
 
     def _written_down(self, queue: ConsumeQueue) -> QueuePosition:
-        """Returns the saved position of a queue.
+        """Returns the position of a queue that delayOffset.json has, limited to messages stored before it.
 
         The file knows nothing of messages that were stored after it was written, whatever their number: a
         queue whose messages were all deleted may have started again at 0 after a crash.

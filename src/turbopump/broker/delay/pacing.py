@@ -1,4 +1,4 @@
-"""Pauses between two turns of background work: they can be cut short, and they bound the unsynced bytes.
+"""`TurnPacer`: the pauses of background work, which end early for new work and bound the unsynced bytes.
 
 In: how long there is nothing to do. Out: the next turn may begin. The work itself is not known here.
 """
@@ -12,7 +12,10 @@ MAX_UNSAFE = 64 << 20  # bytes that were appended and are not safe yet, so that 
 
 
 class TurnPacer:
-    """Pauses between two turns of background work, until new work arrives or the time is over."""
+    """Pauses background work between two turns, until new work arrives or the time is over.
+
+    Also waits while too many appended bytes are not safe.
+    """
 
     def __init__(self, store: Storage, acknowledgement: Acknowledgement) -> None:
         self._store = store
@@ -22,7 +25,7 @@ class TurnPacer:
         self._wakes_at = 0.0
 
     async def rest(self, seconds: float) -> None:
-        """Pauses for at most `seconds`; 0: lets other tasks run once."""
+        """Sleeps for `seconds`, less after `wake_within`; then waits while too many bytes are not safe."""
         if seconds:
             await self._sleep(seconds)
         else:
@@ -31,7 +34,7 @@ class TurnPacer:
             await self._acknowledgement.safe(self._store.log.end)
 
     def wake_within(self, seconds: float) -> None:
-        """Shortens the current pause to at most `seconds`, because there is new work."""
+        """Shortens the current pause, if any, to at most `seconds` from now, because there is new work."""
         if self._timer is not None and self._wakes_at > asyncio.get_running_loop().time() + seconds:
             self._timer.cancel()
             self._wake_after(seconds)

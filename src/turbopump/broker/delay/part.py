@@ -1,4 +1,4 @@
-"""Builds the delay of messages: delay levels, and timers with a time of their own."""
+"""Builds the part for delayed messages: delay levels, and timers with a delivery time of their own."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from turbopump.protocol.permissions import WRITE
 
 @dataclass(kw_only=True)
 class DelayPart(Part):
-    """The objects that other parts use for delayed messages."""
+    """The part for delayed messages, with the objects of it that other parts use."""
 
     schedule: DelaySchedule
     intake: TimerIntake
@@ -24,7 +24,10 @@ class DelayPart(Part):
 
 
 async def build(context: Context) -> DelayPart:
-    """Builds the part. Waiting messages are known before clients are served; retention keeps their files."""
+    """Builds the handlers, message kinds and background tasks of delay levels and timers.
+
+    Waiting messages are known before clients are served; retention keeps their files.
+    """
     config, store = context.config(), context.store
     schedule = DelaySchedule(store)
     levels = DelayedMessages(

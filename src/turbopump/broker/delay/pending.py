@@ -1,4 +1,4 @@
-"""Which delayed messages wait, and which of them are due: a state machine without a clock and without a disk.
+"""Which delayed messages wait and which are due: a state machine without a clock and without a disk.
 
 In: the entries of the queues of SCHEDULE_TOPIC_XXXX as they appear, and which of them are done. Out: what to
 read next, what is due, and which positions to save.
@@ -24,20 +24,20 @@ Entry = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """The part of a queue that waits: the entries in `ranges`, and all from `rest` on."""
+    """The entries of a delay queue that are not delivered: those in `ranges`, and all from `rest` on."""
 
     rest: int
     ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def first(self) -> int:
-        """The offset before which everything is done: all that Apache keeps of a queue."""
+        """The queue offset before which everything is delivered: all that Apache saves of a queue."""
         return self.ranges[0][0] if self.ranges else self.rest
 
 
 @dataclass(eq=False, slots=True)
 class DueRun:
-    """Adjacent entries of a queue, from `at` to before `end`, each due no earlier than the one before."""
+    """Adjacent entries of a delay queue, `at` to before `end`, each due no earlier than the one before."""
 
     queue_id: int
     at: int
@@ -58,7 +58,7 @@ class _Queue:
 
 
 class PendingDelays:
-    """The runs of waiting messages of all delay levels, ordered by when their first message is due."""
+    """The runs of waiting messages of all delay levels, by when the first message of each run is due."""
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
@@ -69,7 +69,7 @@ class PendingDelays:
     # what happens
 
     def resume(self, queue_id: int, position: QueuePosition, low: int, high: int) -> None:
-        """Adds a queue at its saved position. It has entries from `low` to before `high` now.
+        """Adds a queue with its saved position, cut to the entries that it has: `low` to before `high`.
 
         A queue of the same number that was added before is dropped: it was deleted and created again.
         """
@@ -80,15 +80,21 @@ class PendingDelays:
         self._queues[queue_id] = _Queue(unread, min(max(position.rest, low), high))
 
     def were_done(self, log_offsets: Iterable[int]) -> None:
-        """Notes messages that were delivered or rewritten after the position was saved."""
+        """Notes originals (physical offsets) that were delivered or rewritten after the position was saved.
+
+        `saw` leaves them out.
+        """
         self._done.update(log_offsets)
 
     def forget_done(self) -> None:
-        """Drops the rest of `were_done`, when all entries were read: those messages are deleted."""
+        """Drops the offsets of `were_done` that `saw` did not meet; call it when all entries were read.
+
+        Their messages are deleted from the queues.
+        """
         self._done.clear()
 
     def saw(self, queue_id: int, offset: int, entries: Iterable[Entry]) -> None:
-        """Takes the entries from `offset` on, which was the begin of `wanted`, and sorts them into runs."""
+        """Sorts entries of a queue into runs. `offset` is that of the first entry: the begin of `wanted`."""
         queue = self._queues[queue_id]
         run = queue.last
         for physical, _, due_ms in entries:
@@ -110,7 +116,7 @@ class PendingDelays:
         self._looked_at(queue, offset)
 
     def done(self, run: DueRun, count: int, next_due_ms: int) -> None:
-        """Removes the first `count` (at least one) entries of a run: delivered, rewritten or deleted.
+        """Removes the first `count` (at least one) entries of a run, which were delivered or rewritten.
 
         `next_due_ms`: when the entry after them is due, if there is one.
         """
@@ -126,14 +132,14 @@ class PendingDelays:
             queue.last = None
 
     def put_off(self, run: DueRun, due_ms: int) -> None:
-        """Postpones the first entry of a run to `due_ms`."""
+        """Postpones the whole run: its first entry counts as due at `due_ms`."""
         run.due_ms = due_ms
         self._push(run)
 
     # what is to do
 
     def wanted(self, queue_id: int, high: int) -> tuple[int, int] | None:
-        """Returns the next range of entries to read, when the queue ends at `high`; None: all were read."""
+        """Returns the next range (begin, end) to read, in a queue that ends at `high`; None: all was read."""
         queue = self._queues[queue_id]
         if queue.unread:
             return queue.unread[0]
@@ -150,14 +156,14 @@ class PendingDelays:
         return None if run is None else run.due_ms
 
     def runs(self) -> Iterator[DueRun]:
-        """Yields all runs. They may be delivered between two of them."""
+        """Yields all runs of waiting messages. Runs may be shortened or finished during the iteration."""
         for queue in list(self._queues.values()):
             yield from list(queue.runs)
 
     # what is known
 
     def position(self, queue_id: int) -> QueuePosition:
-        """Returns which entries of a queue wait, as few ranges as possible."""
+        """Returns which entries of a queue are not delivered, in as few ranges as possible."""
         queue = self._queues[queue_id]
         ranges: list[tuple[int, int]] = []
         for begin, end in sorted([*((run.at, run.end) for run in queue.runs), *queue.unread]):

@@ -1,4 +1,4 @@
-"""Counts of timed messages by topic: waiting, entered and left, and their rates per second.
+"""Counts timers by topic: how many wait, were put into the wheel, left it; and the rates per second.
 
 Units of the timer log hold the hash of their topic, so no message has to be read to be counted. Nothing is
 decided about a message here.
@@ -16,7 +16,7 @@ from turbopump.store.timer_log import Unit
 
 @dataclass(frozen=True, slots=True)
 class TimerProgress:
-    """Waiting timers, lateness of the first, messages not in the wheel yet, and rates per second."""
+    """Numbers of waiting timers and of messages not in the wheel yet, lateness in ms, rates per second."""
 
     waiting: int = 0
     behind_ms: int = 0
@@ -26,7 +26,7 @@ class TimerProgress:
 
 
 class TimerCounts:
-    """Counts timed messages as they enter and leave the wheel."""
+    """Counts timers as they enter and leave the wheel, by the hash of their topic."""
 
     def __init__(self, topics: Topics) -> None:
         self.waiting: Counter[int] = Counter()  # this and the next two by the hash of the topic
@@ -56,7 +56,11 @@ class TimerCounts:
         return self._by_topic(self._left)
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Returns messages taken in and given out per second since the last call, at least one second ago."""
+        """Returns messages per second put into the wheel, and out of it, since an earlier call.
+
+        That call is at least one second ago; within a second the last rates are returned. `now` is of the
+        monotonic clock.
+        """
         seconds = now - self._asked_at
         if seconds >= 1.0:
             counts = self.taken_in, self.given_out

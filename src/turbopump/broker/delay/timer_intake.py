@@ -1,4 +1,4 @@
-"""Timed messages as a kind of message, and recalls of them (code 370).
+"""Timers as a kind of message, and the handler of requests to recall one (code 370).
 
 In: the properties of a message. Out: whether it has to wait, where, and the handle by which its producer can
 recall it. Delivery is the subject of `timers.py`.
@@ -32,7 +32,7 @@ SUCCESS_REMARK = "not set any response code"  # Apache's remark on a recall that
 
 
 class TimerIntake:
-    """The kind of message that waits for a time of its own."""
+    """The `WaitingKind` of timers: messages with a delivery time of their own, in rmq_sys_wheel_timer."""
 
     topic = TIMER_TOPIC
     properties = frozenset(TIMERS)
@@ -49,7 +49,7 @@ class TimerIntake:
         """Called after a message was appended to the queue of timers."""
 
     def check(self, pairs: dict[str, str]) -> None:
-        """Raises Refused when the time of a message, which waits for its commit first, is not allowed."""
+        """Raises Refused if the delivery time in the properties of a new half message is not allowed."""
         timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
 
     def claim(self, message: Arriving) -> Placement | None:
@@ -75,9 +75,9 @@ class TimerIntake:
         return "a message of a batch cannot have a time of its own; send it alone"
 
     def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Placement | None:
-        """Changes the properties to those of a message that waits, and returns where.
+        """Changes `pairs` to the properties of a waiting timer and returns its place; None: it does not wait.
 
-        None: it does not wait, and its properties are unchanged. Raises Refused when its time is not allowed.
+        None leaves the properties unchanged. Raises Refused when the time is not allowed.
         """
         due_ms = timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
         return self._postponed(pairs, due_ms, topic, queue_id)
@@ -99,7 +99,7 @@ class TimerIntake:
 
 
 class RecallHandler:
-    """Handles recalls: each becomes a message in the slot of the one that it recalls."""
+    """Handles recalls of timers: stores each as a message in the wheel slot of the timer that it recalls."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class RecallHandler:
         return reply(request.command, ResponseCode.SUCCESS, SUCCESS_REMARK, ext)
 
     def _checked(self, header: RecallMessageRequest) -> RecallHandle:
-        """Returns the handle of a recall, or raises Refused, by Apache's checks in their order."""
+        """Returns the decoded handle of a recall, or raises Refused, by Apache's checks in their order."""
         if not self._rules().recall:
             raise Refused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if not self._writable():

@@ -1,4 +1,4 @@
-"""The forms of a timed message: as it waits, as it is delivered, as it is put into the wheel again, recalled.
+"""Makes the records of a timer: as it waits, as it is delivered, as it is put into the wheel again, recalled.
 
 A timed message waits in rmq_sys_wheel_timer, queue 0. REAL_TOPIC and REAL_QID say where it belongs,
 TIMER_OUT_MS in which slot of the wheel: the last whole second before its time, as Apache counts. The exact
@@ -50,7 +50,7 @@ _ADDED_BY_WHEEL = (_EXACT, _ENQUEUED, _DEQUEUED, _ROLLS)
 
 @dataclass(frozen=True, slots=True)
 class WaitingTimer:
-    """A message as it is put into the wheel."""
+    """Where a timer goes in the wheel: start of its slot (ms), magic of its unit, delivery time (ms)."""
 
     slot_ms: int
     magic: int
@@ -61,7 +61,10 @@ class WaitingTimer:
 
 
 def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """Returns when a message is to be delivered; None: at once. By Apache's rules, in their order."""
+    """Returns the delivery time (ms since 1970) that a message asks for; None: it is delivered at once.
+
+    By Apache's rules, in their order. Raises Refused for a time that is not allowed.
+    """
     if properties.TIMER_OUT_MS in pairs:
         return None  # as Apache: it has been through the wheel
     asked = _asked_for(pairs, now_ms, rules)
@@ -80,10 +83,10 @@ def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
 
 
 def promised_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """Returns when a committed message is to be delivered, whose time was accepted when it was sent.
+    """Returns the delivery time (ms since 1970) of a committed message that was accepted; None: at once.
 
-    It keeps its time, whatever the rules are now. Raises MessageIllegal, to be retried later, only while the
-    wheel is turned off, since nothing could deliver it.
+    It was accepted when the message was sent, and is kept whatever the rules are now. Raises MessageIllegal,
+    to be retried later, only while the wheel is turned off, since nothing could deliver it.
     """
     asked = None if properties.TIMER_OUT_MS in pairs else _asked_for(pairs, now_ms, rules)
     if asked is None or asked <= now_ms:
@@ -119,7 +122,11 @@ def _illegal(rules: TimerRules) -> Refused:
 
 
 def postpone(pairs: dict[str, str], due_at_ms: int, topic: str, queue_id: int, precision_ms: int) -> bytes:
-    """Changes the properties to those of a message that waits. Returns what the stored ones get beyond."""
+    """Changes `pairs` to the properties of a waiting timer; returns bytes to append to its stored properties.
+
+    These are the property with the exact time, which consumers never see. `topic` and `queue_id` say where it
+    is delivered.
+    """
     pairs[properties.TIMER_OUT_MS] = str(slot_before(due_at_ms, precision_ms))
     pairs[properties.REAL_TOPIC] = topic
     pairs[properties.REAL_QUEUE_ID] = str(queue_id)
@@ -127,14 +134,17 @@ def postpone(pairs: dict[str, str], due_at_ms: int, topic: str, queue_id: int, p
 
 
 def slot_before(due_at_ms: int, precision_ms: int) -> int:
-    """Returns the last slot before a time. Apache fires a slot when it is over, so never early."""
+    """Returns the start (ms) of the last wheel slot that begins before a time.
+
+    Apache fires a slot when it is over, so never early.
+    """
     return (due_at_ms - 1) // precision_ms * precision_ms
 
 
 def recall(
     pairs: dict[str, str], topic: str, unique_key: str, group: str, due_at_ms: int, now_ms: int
 ) -> None:
-    """Changes the properties to those of a message that recalls another."""
+    """Adds to `pairs` the properties of a message that recalls the timer with this unique key."""
     pairs |= {
         properties.TIMER_DEL_UNIQUE_KEY: unique_key,
         properties.REAL_TOPIC: topic,
@@ -150,7 +160,10 @@ def recall(
 
 
 def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | None:
-    """Returns how a message waits from now on; None: it has no time of delivery."""
+    """Returns the wheel slot and magic for a waiting record; None: it has no delivery time.
+
+    A message that is due later than the wheel reaches gets a nearer slot, from which it rolls.
+    """
     out = find(record.properties, _OUT_MS)
     if not out.isdigit() or len(out) > MAX_DIGITS:
         return None
@@ -173,18 +186,24 @@ def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | No
 
 
 def slot_of(unit: Unit, precision_ms: int) -> int:
-    """Returns the slot of a unit. It may have been put there late, or with another slot length."""
+    """Returns the start (ms) of the wheel slot in which a unit of the timer log fires.
+
+    The unit may have been written late, or with another slot length.
+    """
     slot_ms = unit.slot_ms - unit.slot_ms % precision_ms
     return slot_ms if unit.rolls else max(slot_ms, slot_before(unit.exact_ms, precision_ms))
 
 
 def recalled_by(record: Record) -> bytes:
-    """Returns the key of the message that this one recalls; empty: none."""
+    """Returns the unique key of the timer that this record recalls; empty: it is not a recall."""
     return find(record.properties, _RECALLED)
 
 
 def is_recalled(record: Record, recalled: set[bytes]) -> bool:
-    """Returns whether a message was recalled. Some brokers put the topic before the key of a recall."""
+    """Returns whether the unique key of a timer is in `recalled`, alone or as topic+key.
+
+    Some brokers put the topic before the key of a recall.
+    """
     if not recalled:
         return False
     key = (record.unique_key or "").encode()
@@ -194,7 +213,7 @@ def is_recalled(record: Record, recalled: set[bytes]) -> bool:
 
 
 def topic_hash(record: Record) -> int:
-    """Returns the hash of the topic that a message belongs to."""
+    """Returns the Java hash of the topic that a waiting timer is delivered to."""
     return _hash(find(record.properties, _REAL_TOPIC))
 
 
@@ -207,12 +226,15 @@ def _hash(topic: bytes) -> int:
 
 
 def delivered(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> Draft:
-    """Returns the copy that consumers read. `put_ms`: when it was put into the wheel."""
+    """Returns the draft for consumers of a timer. `put_ms`: when it was put into the wheel."""
     return level_records.copy_of(record, queue, _after_the_wheel(record.properties, put_ms, now_ms, b""))
 
 
 def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> Draft:
-    """Returns a copy that goes on waiting: due later than the wheel reaches, or its file is to be deleted."""
+    """Returns a draft that keeps waiting in the queue of timers in place of `record`.
+
+    Because the message is due later than the wheel reaches, or because its file is about to be deleted.
+    """
     assert queue.topic == TIMER_TOPIC
     packed = record.properties
     exact = find(packed, _EXACT)
@@ -222,7 +244,10 @@ def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> 
 
 
 def _after_the_wheel(packed: bytes, put_ms: int, now_ms: int, kept: bytes, again: bytes = b"") -> bytes:
-    """Returns the properties of a copy, with those that Apache adds if they fit."""
+    """Returns the packed properties of a copy: `packed` without those added by the wheel, then `kept`.
+
+    Also those that Apache's brokers add when a message leaves the wheel, and `again`, if they fit.
+    """
     for mark in _ADDED_BY_WHEEL:
         packed = properties.without(packed, mark)
     if packed and not packed.endswith(b"\x02"):
@@ -242,7 +267,10 @@ Name = tuple[str, bytes, bytes, int]
 
 
 def name_of_copy(record: Record) -> Name | None:
-    """Returns what identifies a copy made by Apache; None: it is none, or cannot be told from others."""
+    """Returns what identifies a copy of a timer made by Apache's broker; None: the record is no such copy.
+
+    Also None for one that cannot be told from others, since it has no unique key.
+    """
     key = find(record.properties, _UNIQUE_KEY)
     if (
         not key
@@ -255,7 +283,7 @@ def name_of_copy(record: Record) -> Name | None:
 
 
 def name_of_copy_of(record: Record, rolls: bool) -> Name:
-    """Returns what will identify the copy of a waiting message."""
+    """Returns the `name_of_copy` of Apache's copy of a waiting timer; `rolls`: the copy is a timer again."""
     key, out = find(record.properties, _UNIQUE_KEY), find(record.properties, _OUT_MS)
     if rolls:
         return TIMER_TOPIC, key, out, _times(record) + 1
@@ -263,6 +291,6 @@ def name_of_copy_of(record: Record, rolls: bool) -> Name:
 
 
 def _times(record: Record) -> int:
-    """Returns how often a message was put into the queue again."""
+    """Returns how often a timer was put into the queue of timers again (TIMER_ROLL_TIMES)."""
     rolls = find(record.properties, _ROLLS)
     return int(rolls) if rolls.isdigit() and len(rolls) < MAX_DIGITS else 0

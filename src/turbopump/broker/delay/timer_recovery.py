@@ -1,4 +1,4 @@
-"""Finds at a start which units of the timer log still wait, from the files of the last run.
+"""Finds at a start which units of the timer log have not fired, from the files of the last run.
 
 In: the timer log, `timercheck`, and the commit log. Out: the slots of the wheel, the overdue units, and from
 where on the queue of timed messages has to be read. Units of messages that were delivered after `timercheck`
@@ -29,7 +29,7 @@ CLOCK_SET_BACK_MS = 60_000  # margin before the time in Apache's file, from whic
 
 
 class TimerRecovery:
-    """Reads the timer log once, at a start. Its public fields are the result."""
+    """Reads the timer log once, at a start, for timers that wait. Its public fields are the result."""
 
     def __init__(
         self,
@@ -65,7 +65,10 @@ class TimerRecovery:
         self.copies_from = log_end
 
     async def run(self) -> set[int]:
-        """Returns the records that are done; those of them in the timer log are marked there."""
+        """Reads the files. Returns the physical offsets of timers that were delivered or rewritten before.
+
+        Those with a unit in the timer log are marked as dead there.
+        """
         check, note = self._check, None if self._check is None else self._check.note
         if check is not None and note is None:
             await self._read_log(None)
@@ -80,7 +83,7 @@ class TimerRecovery:
         return self._done
 
     async def _read_ours(self, check: TimerCheck | None) -> bool:
-        """Reads files that this broker wrote. Returns whether they are complete."""
+        """Recovers from files that this broker wrote. False: `timercheck` or units it counts are missing."""
         note = None if check is None else check.note
         if check is not None and note is not None:
             self.copies_from, self.timers_from = note.copies_from, note.timers_from
@@ -96,7 +99,7 @@ class TimerRecovery:
         return False
 
     async def _look_back(self, at: int) -> None:
-        """Finds in the log the messages that were delivered, put again or rewritten."""
+        """Adds to `_done` the originals of all copies in the log from physical offset `at` on."""
         end = self._store.log.committed
         while at < end:
             named, at = self._store.log.references(at, RECORDS_PER_TURN)
@@ -140,7 +143,10 @@ class TimerRecovery:
             (self.recalls if unit.magic & RECALL else self.overdue).append(at)
 
     def _apache_reached(self, check: TimerCheck) -> int:
-        """Returns up to where Apache read the queue. It writes no unit for messages due on arrival."""
+        """Returns the physical offset from which on Apache's broker had not read the queue of timers.
+
+        It writes no unit for messages due on arrival, so the end of the timer log is not enough.
+        """
         after_units = self._last_offset + 1
         if self._queue is None or self._store.recovered_end is not None:
             return after_units
@@ -148,7 +154,10 @@ class TimerRecovery:
         return after_units if reached is None else max(after_units, reached[0] + 1)
 
     async def _pass_delivered(self, since_ms: int) -> None:
-        """Marks messages that Apache's broker delivered after this time, which no file records."""
+        """Marks as dead the overdue timers that Apache's broker delivered after `since_ms`.
+
+        No file records these: they are found by copies with the same unique key in the log.
+        """
         units = {at: unit for at in self.overdue if (unit := self._log.unit(at)) is not None}
         waiting = self._not_in_timer_log()
         if not units and not waiting:
@@ -185,7 +194,10 @@ class TimerRecovery:
         return found
 
     def _has_copy(self, offset: int, rolls: bool, copies: Counter[Name]) -> bool:
-        """Returns whether a message was delivered. Each copy counts once: it may have been sent twice."""
+        """Returns whether `copies` has a copy of the timer at physical `offset`, and counts it off.
+
+        Each copy counts once: a message may have been sent twice.
+        """
         if not copies or (record := self._store.log.look_up(offset)) is None:
             return False
         name = timer_records.name_of_copy_of(record, rolls)

@@ -1,4 +1,4 @@
-"""Puts timed messages into the queue again when their file of the log is about to be deleted.
+"""Puts timers into their queue again when their file of the commit log is about to be deleted.
 
 In: the offset below which the log is deleted. Out: copies at the end of the queue of timers, and the places
 of units that must not fire any more. These are marked as dead when their copies are safe; until then, also
@@ -26,7 +26,7 @@ OnMoved = Callable[[list[Appended], Iterable[Unit]], None]
 
 
 class TimerRescue:
-    """Copies timed messages out of a file of the log that is about to be deleted."""
+    """Copies waiting timers out of a commit log file that is about to be deleted."""
 
     def __init__(
         self, store: Storage, timer_log: TimerLog, read: Read, clock: Clock, on_moved: OnMoved
@@ -43,7 +43,9 @@ class TimerRescue:
         """The log offset from which on the copies of `places` are."""
 
     async def put_again(self, below: int, queue: ConsumeQueue, is_over: Callable[[int, Unit], bool]) -> int:
-        """Appends copies of all waiting messages below an offset. Returns their bytes. Raises Refused.
+        """Appends copies of waiting timers below log offset `below`; returns their bytes. Raises Refused.
+
+        `is_over` returns whether the unit at a place of the timer log needs no copy, since it has fired.
 
         Units are in the order of the log, so those of its first file come first.
         """

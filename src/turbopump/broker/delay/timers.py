@@ -1,4 +1,4 @@
-"""Delivers timed messages: each in its millisecond, once, also across restarts and crashes.
+"""Delivers timers: each in its millisecond, once, also across restarts and crashes.
 
 In: the queue rmq_sys_wheel_timer, which `timer_intake.py` fills, and the time. Out: copies in the topics
 where the messages belong, many in one append, in short turns between other work. Waiting timers are in
@@ -71,7 +71,7 @@ Save = Callable[[str, bytes], None]
 
 
 class TimedMessages:
-    """Delivers timed messages from the wheel, and saves which are delivered."""
+    """Background delivery of timers from the wheel; saves which ones were delivered."""
 
     def __init__(
         self,
@@ -137,20 +137,23 @@ class TimedMessages:
 
     @property
     def queue_behind(self) -> int:
-        """Number of messages in the queue that are not in the wheel yet."""
+        """Number of messages in the queue of timers that are not in the wheel yet."""
         end = self._queue.max_offset if self._queue is not None else 0
         return max(0, end - self._next)
 
     @property
     def queue_behind_ms(self) -> int:
-        """How long the first message that is not in the wheel yet has waited."""
+        """How long (ms) the oldest message that is not in the wheel yet has been stored; 0: none."""
         if self._queue is None or not self.queue_behind:
             return 0
         stored_ms = store_time(self._store.log, self._queue, self._next)
         return max(0, self._clock.now_ms() - stored_ms) if stored_ms > 0 else 0
 
     def due_within(self, seconds: int) -> Iterator[tuple[float, int]]:
-        """Yields in how many seconds timers are due, and how many; those of the current slot first."""
+        """Yields (seconds until due, number of timers) for each wheel slot due in the next `seconds`.
+
+        Timers of the current slot come first, with 0 seconds.
+        """
         now_ms = self._clock.now_ms()
         if waiting := len(self._due.places()):
             yield 0.0, waiting
@@ -162,12 +165,12 @@ class TimedMessages:
 
     @property
     def behind_ms(self) -> int:
-        """How late the first timer in memory is."""
+        """How late (ms) the first timer of the current or earlier slots is; 0: none is late."""
         first_ms = self._due.next_ms()
         return 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
 
     def progress(self) -> TimerProgress:
-        """Returns the figures that operators and tools see."""
+        """Returns the counts, lateness and rates of timers that operators and tools see."""
         return TimerProgress(
             self.counts.waiting.total(),
             self.behind_ms,
@@ -178,18 +181,21 @@ class TimedMessages:
     # life
 
     def load(self, data: bytes) -> int:
-        """Reads `timercheck`. Raises ValueError."""
+        """Decodes the bytes of `timercheck`. Returns 1; raises ValueError on damage."""
         self._check = timer_check.decode(data)
         self._counter = self._check.counter
         return 1
 
     def open(self) -> None:
-        """Notes where the log ends, before anything is stored: a crash took what the timer log has beyond."""
+        """Finds the queue of timers and notes the end of the log, before anything is stored.
+
+        A crash took the records that the timer log has beyond that end.
+        """
         self._queue = self._store.queues.find(TIMER_TOPIC, 0)
         self._opened_at = self._store.log.end
 
     async def run(self) -> None:
-        """Delivers until it is cancelled."""
+        """Recovers the wheel, then delivers due timers in the background until cancelled."""
         while not self._is_ready:
             try:
                 async with self._busy:
@@ -215,7 +221,7 @@ class TimedMessages:
             await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
-        """Saves which timers have fired, `interval_s` after a change."""
+        """Calls `save` `interval_s` seconds after each change, until cancelled."""
         while True:
             await self._changed.wait()
             await self._clock.sleep(interval_s)
@@ -227,7 +233,7 @@ class TimedMessages:
                 log.error("Cannot write %s; retrying in %d s: %s", FILE, interval_s, error)
 
     async def close(self) -> None:
-        """Saves a last time and closes the files. Called after `run` and `keep` have ended."""
+        """Saves a last time and closes timer log and wheel. Called after `run` and `keep` have ended."""
         try:
             if self._is_ready and (self._check is not None or self._queue is not None):
                 await self.save()
@@ -240,7 +246,10 @@ class TimedMessages:
             self._wheel.close()
 
     def postponed(self) -> None:
-        """Notes that a message was appended to the queue; with SYNC_FLUSH it is not visible there yet."""
+        """Wakes `run`, because a message was appended to the queue of timers.
+
+        With SYNC_FLUSH it is not visible in the queue yet.
+        """
         if self._queue is None or self._queue.is_deleted:
             self._queue = self._store.queues.queue(TIMER_TOPIC, 0)
             self._next = self._recalls_end = 0
@@ -249,7 +258,7 @@ class TimedMessages:
     # a turn
 
     async def turn(self) -> float:
-        """Fills the wheel and delivers some messages. Returns how long to pause; 0: there is more to do."""
+        """Fills the wheel and delivers some due timers. Returns seconds to pause; 0: there is more to do."""
         async with self._busy:
             began = self._clock.monotonic()
             # The wheel is a ring: far behind, a new message could land in a slot that still holds the past.
@@ -274,7 +283,7 @@ class TimedMessages:
             return 0.0
 
     def _is_far_behind(self) -> bool:
-        """Returns whether slots of the future could share a place in the wheel with slots of the past."""
+        """Returns whether the wheel lags so far that past and future slots could share a place in it."""
         behind_slots = (self._clock.now_ms() - self._current_ms) // self._precision_ms
         return behind_slots > self._wheel.slots - self._rules.roll_window_slots - 1
 
@@ -293,7 +302,7 @@ class TimedMessages:
     # from the queue into the wheel
 
     async def _take_in(self) -> bool:
-        """Puts some messages of the queue into the wheel. Returns whether there were any. Raises OSError."""
+        """Puts some messages of the queue into the wheel. False: there were none. Raises OSError."""
         self._log.write_out()
         self._wheel.write_out()
         queue = self._queue
@@ -346,7 +355,7 @@ class TimedMessages:
             self._expect(placed_at, unit)
 
     def _expect(self, at: int, unit: Unit) -> None:
-        """Adds a unit of the current slot, or of an earlier one, to the timers in memory."""
+        """Adds a unit of the current or an earlier slot to those in memory; of a recall, only its key."""
         if unit.magic & RECALL:
             record = self._store.log.look_up(unit.offset)
             if record is not None and (key := timer_records.recalled_by(record)):
@@ -359,7 +368,7 @@ class TimedMessages:
     # from slot to slot
 
     async def _advance(self, now_ms: int) -> None:
-        """Moves to the next slot with timers, or to that of now, once the slots before it are done."""
+        """Moves the current slot to the next with timers, at most to now, when all in memory have fired."""
         present_ms = now_ms - now_ms % self._precision_ms
         while self._due.next_ms() is None and self._current_ms < present_ms:
             next_ms = self._wheel.next_after(self._current_ms)
@@ -369,7 +378,7 @@ class TimedMessages:
             await self._load(self._current_ms)
 
     def _settle(self) -> None:
-        """Notes that all slots before the current one are done, and that their copies are in the log."""
+        """Notes that all slots before the current one are done and that their copies are in the log."""
         self._begin_ms = self._current_ms
         self._copies_from = self._store.log.end
         self._due.slot_is_over()
@@ -402,7 +411,7 @@ class TimedMessages:
     # out of the wheel
 
     async def _fire(self, now_ms: int) -> bool:
-        """Delivers timers that are due, at most one append. False: the store accepts nothing now."""
+        """Delivers timers due at `now_ms`, at most one append. False: the store refuses messages now."""
         taken = self._due_by(now_ms)
         try:
             await self._store.reader.bring((unit.offset, unit.size) for unit in taken.values())
@@ -450,7 +459,10 @@ class TimedMessages:
         self.counts.given_out += len(drafts)
 
     def _note_recalls(self, appended: list[Appended], units: Iterable[Unit]) -> None:
-        """Notes recalls that were put into the queue again: they must be read before anything fires."""
+        """Notes the queue offsets of recalls among copies that were appended to the queue of timers.
+
+        They must be read before anything fires.
+        """
         for (_, queue_offset, _), unit in zip(appended, units, strict=True):
             if unit.magic & RECALL:
                 self._recalls_end = max(self._recalls_end, queue_offset + 1)
@@ -518,7 +530,11 @@ class TimedMessages:
     # before a file of the log is deleted
 
     async def rescue(self, below: int) -> bool:
-        """Copies waiting messages below an offset, before the log deletes them. True: none is left."""
+        """Puts waiting timers below physical offset `below` into the queue again. True: none is left there.
+
+        Called before the log deletes the file up to that offset. False, also when the copies are not on disk:
+        the log must keep the file.
+        """
         if not self._is_ready:
             return False
         try:
@@ -541,7 +557,7 @@ class TimedMessages:
         return True
 
     async def _put_again(self, below: int) -> int:
-        """Puts waiting messages below an offset into the queue again. Returns their bytes."""
+        """Puts waiting timers below physical offset `below` into the queue again. Returns their bytes."""
         if self._queue is None:
             return 0
         still_due = self._due.places()
@@ -558,7 +574,7 @@ class TimedMessages:
         self.counts.waits_no_more(units)
 
     async def _mark_dead(self, places: Iterable[int]) -> bool:
-        """Marks units as dead, once their copies are on disk. False: they are not, and nothing is marked."""
+        """Marks units as dead once their copies are on disk. False: they are not, and nothing was marked."""
         if not await self._writer.acknowledgement.on_disk(self._store.log.end):
             return False
         for count, at in enumerate(places):
@@ -578,7 +594,7 @@ class TimedMessages:
         return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
 
     async def save(self) -> None:
-        """Writes the timer log, the wheel and `timercheck`, after the copies are on disk. Raises OSError.
+        """Writes timer log, wheel and `timercheck`, once the delivered copies are on disk. Raises OSError.
 
         Timers that fired in a slot that is not over are marked as dead: the next to open the store may be
         Apache's broker, which knows only whole slots.
