@@ -73,7 +73,7 @@ class WaitingKind(Protocol):
         """Notes that a message of this kind was appended to its waiting queue."""
 
     def batch_refusal(self, pairs: dict[str, str]) -> str | None:
-        """Returns why a message with these properties cannot be part of a batch; None: it can."""
+        """Returns why a message with these properties cannot be part of a batch; None: it can be."""
 
 
 class WaitingKinds:
