@@ -1,4 +1,4 @@
-"""Checks open transactions in rounds: asks their producers how they end, again and again, until they expire.
+"""Checks open transactions in rounds: asks their producers for commit or rollback, until they expire.
 
 In: the time, and the open half messages. Out: renewed copies and check requests about them (39), expired
 transactions, and the saved progress. A request names the renewed copy, so each leaves one more half record
@@ -44,24 +44,24 @@ TROUBLE_LINES_PER_MINUTE = 5
 
 
 def check_rules(config: BrokerConfig) -> CheckRules:
-    """Returns the rules of the checks that the configuration asks for."""
+    """Returns the rules of transaction checks (timeouts, maximum, interval) from the configuration."""
     kept = config.transactions
     lifetime_ms = config.store.file_reserved_hours * HOUR_MS
     return CheckRules(kept.timeout_ms, kept.check_most, lifetime_ms, kept.check_interval_ms / 1000)
 
 
 class Deciders(Protocol):
-    """The producers that decide how a transaction ends."""
+    """Interface to the producers that are asked whether a transaction commits or rolls back."""
 
     def can_ask(self, half: Record) -> bool:
-        """Returns whether a producer that can decide is connected."""
+        """Returns whether a producer of the half message's group is connected and can be asked."""
 
     def ask(self, half: Record) -> None:
-        """Asks a producer about a half message that has just been renewed."""
+        """Sends a producer a check request (39) about a renewed half message; does not wait for an answer."""
 
 
 class TransactionChecks:
-    """Asks about open transactions, expires them, and moves them before their file is deleted."""
+    """Asks producers about open transactions, expires those, and rewrites half messages before deletion."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class TransactionChecks:
         self._trouble = RateLimitedLog(log, 60.0, logging.ERROR, TROUBLE_LINES_PER_MINUTE)
 
     async def run(self) -> None:
-        """Runs rounds until it is cancelled."""
+        """Runs a round of checks every transactionCheckInterval, until cancelled."""
         await asyncio.sleep(min(FIRST_ROUND_S, self._rules().interval_s))
         while True:
             await self.round()
             await asyncio.sleep(self._rules().interval_s)
 
     async def keep(self) -> None:
-        """Saves the progress every `SAVE_INTERVAL_S`, until it is cancelled."""
+        """Saves the progress of transactions every `SAVE_INTERVAL_S`, until cancelled."""
         while True:
             await self._clock.sleep(SAVE_INTERVAL_S)
             try:
@@ -98,7 +98,10 @@ class TransactionChecks:
                 self._log("Cannot save the progress of transactions; retrying", error)
 
     async def round(self) -> None:
-        """Checks each transaction that is open now, once. One that is decided meanwhile is left alone."""
+        """Checks each transaction that is open now once: asks a producer, renews, expires or leaves it.
+
+        One that is decided meanwhile is left alone. Ends early when the store refuses messages.
+        """
         left = iter(self._halves.all())
         while some := list(islice(left, HALVES_PER_TURN)):
             await self._warm(some)
@@ -144,7 +147,11 @@ class TransactionChecks:
             self._deciders.ask(copy)
 
     async def rescue(self, below: int) -> bool:
-        """Rewrites open half messages below an offset, before the log deletes them. True: none is left."""
+        """Rewrites open half messages below physical offset `below`. True: none is left there.
+
+        Called before the log deletes the file up to that offset. False, also when the copies are not on disk:
+        the log must keep the file.
+        """
         try:
             for half in self._halves.below(below):
                 await self._warm([half])
@@ -167,7 +174,7 @@ class TransactionChecks:
             self._transactions.expire(half, None)
 
     async def _warm(self, halves: list[OpenHalf]) -> None:
-        """Brings records into memory in a worker thread, so that reading them does not block the loop."""
+        """Reads the records of half messages into memory in a thread, so that the loop is not blocked."""
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
         await self._store.reader.bring(entry[:2] for entry in entries if entry is not None)
 
@@ -176,7 +183,7 @@ class TransactionChecks:
 
 
 def given_up(half: Record, asked: int) -> str:
-    """Returns the log line about an expired transaction, whose message no consumer gets."""
+    """Returns the log line about a transaction that expired after `asked` checks."""
     pairs = half.property_map()
     topic, group, unique_key = (
         _printable(pairs.get(name, ""))
@@ -191,12 +198,12 @@ def given_up(half: Record, asked: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Returns text chosen by a sender so that it cannot look like another line of the log."""
+    """Returns `text` as it is if printable, else its `repr`, so that it cannot fake a line of the log."""
     return text if text.isprintable() else repr(text)
 
 
 class TransactionProducers:
-    """The producer group of a half message: its connected members are asked in turn."""
+    """`Deciders` that asks the connected producers of a half message's group in turn."""
 
     def __init__(self, members: Members[Connection], broker_name: str) -> None:
         self._members = members
@@ -220,7 +227,7 @@ class TransactionProducers:
 
 
 def question(half: Record, broker_name: str) -> Command:
-    """Returns the request that asks a producer how a transaction ends (39)."""
+    """Returns the check request (39) that asks a producer how the transaction of a half message ends."""
     pairs = half.property_map()
     unique_key = pairs.get(properties.UNIQUE_KEY)
     queue_id = forms.number(pairs.get(properties.REAL_QUEUE_ID)) or 0

@@ -1,4 +1,4 @@
-"""Half messages as a kind of message: a send that opens a transaction waits in the half topic.
+"""Half messages as a kind of message: a send that opens a transaction is stored in the half topic.
 
 `transactions.py` keeps the open ones; `requests.py` and `checks.py` end them.
 """
@@ -21,7 +21,7 @@ MAX_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
 
 class HalfMessages:
-    """The kind of message that waits for the end of its transaction."""
+    """The `WaitingKind` of half messages, which wait in RMQ_SYS_TRANS_HALF_TOPIC for commit or rollback."""
 
     topic = HALF_TOPIC
     properties = frozenset({properties.TRANSACTION_PREPARED})

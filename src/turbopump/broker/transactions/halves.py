@@ -1,4 +1,4 @@
-"""Which transactions are open, and the next step for each: a state machine without clock and disk.
+"""Which transactions are open, and the next step of a check for each: a state machine without clock and disk.
 
 In: half messages as they are stored, and which of them are decided, renewed or expired. Out: the half
 messages to check in a round, the step for each, and the queue offset before which none is open.
@@ -34,7 +34,7 @@ NEVER_MS = 1 << 62
 
 
 class HalfDecision(Enum):
-    """What an op record records about a half record. The first two end the transaction."""
+    """Why an op record closes a half record. COMMIT and ROLLBACK end its transaction, the others do not."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -57,7 +57,7 @@ class CheckStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRules:
-    """When producers are asked about open transactions, and when these expire."""
+    """Limits of transaction checks: when producers are asked, how often, and when a transaction expires."""
 
     timeout_ms: int  # after which a producer is asked, unless the message says otherwise
     max_checks: int
@@ -66,7 +66,10 @@ class CheckRules:
 
 
 class OpenHalf(msgspec.Struct, gc=False):
-    """An open half record; takes 250 bytes in all."""
+    """An open half record: its queue offset, physical offset, due time of a check, root and topic.
+
+    Takes 250 bytes in all.
+    """
 
     offset: int  # in the queue
     at: int  # in the log
@@ -76,7 +79,7 @@ class OpenHalf(msgspec.Struct, gc=False):
 
 
 class OpenHalves:
-    """The open half records, in the order of their queue."""
+    """The open half records of a broker, in the order of the queue of half messages."""
 
     def __init__(self) -> None:
         self.by_topic: Counter[str] = Counter()
@@ -88,16 +91,16 @@ class OpenHalves:
         return len(self._open)
 
     def add(self, half: OpenHalf) -> None:
-        """Adds the newest record of the queue."""
+        """Adds an open half record, which must be the newest of its queue."""
         self._open[half.offset] = half
         self.by_topic[half.topic] += 1
         if half.root != half.offset:
             self._renewed[half.root] = half.offset
 
     def add_stamped(self, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
-        """Adds the newest records of the queue, from `first` on, about which a ledger decides.
+        """Adds the newest half records of the queue, of a ledger; `first` is the queue offset of the first.
 
-        `places`: their offsets in the log; `topics`: their topics.
+        `places`: their physical offsets; `topics`: their topics. No producer is asked about them.
         """
         numbered = zip(range(first, first + len(places)), places, topics, strict=True)
         self._open.update(
@@ -106,11 +109,11 @@ class OpenHalves:
         self.by_topic.update(topics)
 
     def find(self, root: int) -> OpenHalf | None:
-        """Returns the open record of a transaction; None: it is not open."""
+        """Returns the newest record of the open transaction with this root; None: it is not open."""
         return self._open.get(self._renewed.get(root, root))
 
     def close(self, half: OpenHalf) -> None:
-        """Removes a record that an op record names now."""
+        """Removes a half record from the open ones, because an op record about it was stored."""
         del self._open[half.offset]
         self.by_topic[half.topic] -= 1
         if self._renewed.get(half.root) == half.offset:
@@ -124,21 +127,22 @@ class OpenHalves:
         self.by_topic.subtract(Counter([half.topic for half in halves]))
 
     def renew(self, half: OpenHalf, offset: int, at: int) -> OpenHalf:
-        """Replaces a record by its copy at `offset`."""
+        """Replaces an open record by its copy at queue `offset`, physical offset `at`; returns the copy."""
         self.close(half)
         copy = OpenHalf(offset, at, half.due_ms, half.root, half.topic)
         self.add(copy)
         return copy
 
     def is_open(self, half: OpenHalf) -> bool:
+        """Returns whether this very record is open: not decided, renewed or expired."""
         return self._open.get(half.offset) is half
 
     def all(self) -> list[OpenHalf]:
-        """Returns all open records, oldest first."""
+        """Returns all open half records, oldest first."""
         return list(self._open.values())
 
     def below(self, at: int) -> Iterator[OpenHalf]:
-        """Yields open records below a log offset, oldest first. They may be closed between two of them."""
+        """Yields open records below physical offset `at`, oldest first; skips those closed meanwhile."""
         for half in self.all():
             if half.at >= at:
                 return
@@ -153,7 +157,7 @@ class OpenHalves:
 def step(
     asked: int, born_ms: int, due_ms: int, is_far_behind: bool, now_ms: int, rules: CheckRules
 ) -> CheckStep:
-    """Returns the step for an open half message, about which producers were asked `asked` times.
+    """Returns what a check does with an open half message, about which producers were asked `asked` times.
 
     At the exact due time it still waits; the next round asks.
     """
@@ -165,7 +169,10 @@ def step(
 
 
 def immunity_ms(text: str | None, timeout_ms: int) -> int:
-    """Returns how long no producer is asked: as the message requests (seconds), but at least `timeout_ms`."""
+    """Returns how long (ms) after its birth no producer is asked about a half message.
+
+    That is the number of seconds in `text`, a property of the message, but at least `timeout_ms`.
+    """
     if text is None or not text.isdecimal() or len(text) > MAX_DIGITS:
         return timeout_ms
     return max(int(text) * 1000, timeout_ms)

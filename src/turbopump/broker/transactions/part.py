@@ -1,4 +1,4 @@
-"""Builds transactions: half messages, their ends and checks, and the ledger that decides batches."""
+"""Builds the part for transactions: half messages, their ends and checks, and the ledger."""
 
 from dataclasses import dataclass
 
@@ -21,13 +21,16 @@ from turbopump.broker.transactions.transactions import OpenTransactions
 
 @dataclass(kw_only=True)
 class TransactionPart(Part):
-    """The part, with the open transactions for metrics and tools."""
+    """The part for transactions, with the open transactions, which metrics and tools use."""
 
     open: OpenTransactions
 
 
 async def build(context: Context) -> TransactionPart:
-    """Builds the part. Open transactions and the books of the ledger are known before requests are served."""
+    """Builds the handlers, message kind and background tasks of transactions and of the ledger.
+
+    Open transactions and the books of the ledger are known before requests are served.
+    """
     store, tables, writer, clock = context.store, context.tables, context.writer, context.clock
 
     def rules() -> CheckRules:

@@ -1,4 +1,4 @@
-"""The forms of a transaction's records: half, renewed, expired, committed, and the op record beside them.
+"""Makes and reads the records of a transaction: half, renewed, expired and committed ones, and op records.
 
     half        RMQ_SYS_TRANS_HALF_TOPIC, queue 0; REAL_TOPIC and REAL_QID say where the message belongs
     renewed     the same once more, with TRAN_PREPARED_QUEUE_OFFSET: the root's place in that queue
@@ -61,13 +61,16 @@ OP_COMMIT_FRONT: Final = _OP_PROPERTIES[HalfDecision.COMMIT.value] + _KEYS + OP_
 
 
 def is_half(pairs: dict[str, str], level: int, reconsume_times: int) -> bool:
-    """Returns whether a send is a half message. A retry is none, though clients before 4.6.1 mark it."""
+    """Returns whether a send with these properties and delay level is a half message.
+
+    A retry is none, though clients before 4.6.1 mark it as one.
+    """
     is_retry = reconsume_times > 0 and level > 0
     return pairs.get(properties.TRANSACTION_PREPARED) == "true" and not is_retry
 
 
 def prepare(pairs: dict[str, str], topic: str, queue_id: int, unique_key: str) -> None:
-    """Changes the properties to those of a half message."""
+    """Changes `pairs` to the properties of a half message; a commit sends it to this topic and queue."""
     for name in FORGED:
         pairs.pop(name, None)
     pairs[properties.REAL_TOPIC] = topic
@@ -76,23 +79,23 @@ def prepare(pairs: dict[str, str], topic: str, queue_id: int, unique_key: str) -
 
 
 def root(record: Record) -> int:
-    """Returns the root of the transaction that a half record belongs to."""
+    """Returns the root of a half record: the queue offset of its transaction's first half record."""
     named = named_root(record)
     return record.queue_offset if named is None else named
 
 
 def named_root(record: Record) -> int | None:
-    """Returns the root that a copy names; None: it is the first record, or was renewed by Apache."""
+    """Returns the root that a copy of a half record names; None: a first record, or Apache made the copy."""
     return number(properties.find(record.properties, properties.TRANSACTION_PREPARED_QUEUE_OFFSET))
 
 
 def asked(record: Record) -> int:
-    """Returns how often producers were asked about a half record."""
+    """Returns how often producers were asked about a half record (TRANSACTION_CHECK_TIMES)."""
     return number(properties.find(record.properties, properties.TRANSACTION_CHECK_TIMES)) or 0
 
 
 def number(text: str | None) -> int | None:
-    """Returns the number in a property; None when it is not a number."""
+    """Returns the text as a number of at most 18 digits; None: it is not one."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
@@ -100,31 +103,31 @@ def number(text: str | None) -> int | None:
 
 
 def renewed(record: Record, queue: ConsumeQueue, times: int) -> Draft:
-    """Returns a copy that goes on waiting; its producers were asked `times` times."""
+    """Returns a copy of a half record that keeps waiting, after producers were asked `times` times."""
     pairs = _pairs(record) | {properties.TRANSACTION_CHECK_TIMES: str(times)}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
 def resumed(record: Record, queue: ConsumeQueue) -> Draft:
-    """Returns a copy of an expired half message that waits again, as if no producer had been asked."""
+    """Returns a copy of an expired half record that waits again, as if no producer had been asked."""
     pairs = record.property_map() | {properties.TRANSACTION_CHECK_TIMES: "0"}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
 def expired(record: Record, queue: ConsumeQueue) -> Draft:
-    """Returns a copy that does not wait, until an operator resumes it."""
+    """Returns the copy of a half record for TRANS_CHECK_MAX_TIME_TOPIC, where an operator can resume it."""
     return _copy(record, queue, _pairs(record), ~record.physical_offset)
 
 
 def committed(record: Record, pairs: dict[str, str], queue: ConsumeQueue) -> Draft:
-    """Returns the message that consumers read. `pairs`: see `real_pairs`."""
+    """Returns the message for consumers of a half record. `pairs` are its properties, from `real_pairs`."""
     draft = _copy(record, queue, pairs, record.physical_offset)
     draft.sys_flag = with_transaction_type(record.sys_flag, COMMIT)
     return draft
 
 
 def real_pairs(record: Record) -> dict[str, str]:
-    """Returns the properties of the message, without those that it has only while it waits."""
+    """Returns the properties of a half record without those that it has only while it waits."""
     pairs = record.property_map()
     for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP):
         pairs.pop(name, None)
@@ -132,7 +135,7 @@ def real_pairs(record: Record) -> dict[str, str]:
 
 
 def is_commit_of(half: Record, message: Record) -> bool:
-    """Returns whether a message is the commit of a half record, or of another copy of it."""
+    """Returns whether `message` is the committed message of a half record, or of another copy of that."""
     is_committed = message.sys_flag & TRANSACTION_MASK == COMMIT
     return is_committed and message.born_timestamp == half.born_timestamp
 
@@ -140,7 +143,7 @@ def is_commit_of(half: Record, message: Record) -> bool:
 def committed_of_ledger(
     record: Record, queue: ConsumeQueue, times: dict[str, str] | None = None, exact: bytes = b""
 ) -> Draft:
-    """Returns the message of a half record that a ledger committed.
+    """Returns the message for consumers, or for a waiting queue, of a half record that a ledger committed.
 
     `times`, `exact`: the new time properties of a delayed message. All else stays byte for byte as it was
     sent, so it fits.
@@ -169,7 +172,7 @@ def committed_of_ledger(
 
 
 def times(record: Record) -> dict[str, str]:
-    """Returns the properties that set when a message is delivered; mostly none."""
+    """Returns the delay and timer properties of a half record; mostly none."""
     if not any(find(record.properties, mark) for mark in _TIMES):
         return {}
     pairs = record.property_map()
@@ -177,7 +180,7 @@ def times(record: Record) -> dict[str, str]:
 
 
 def in_check(record: Record, topic: str, queue_id: int) -> Record:
-    """Returns the record in a check request: real topic and queue, and the offsets of the half record."""
+    """Returns a half record as a check request shows it: its real topic and queue, but unchanged offsets."""
     return Record(
         topic,
         queue_id,
@@ -211,7 +214,7 @@ def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: in
 
 
 def op(queue: ConsumeQueue, half: int, root: int, decision: HalfDecision, now_ms: int, host: bytes) -> Draft:
-    """Returns the op record about the half record at queue offset `half`, which is no longer open."""
+    """Returns the op record that closes the half record at queue offset `half`, for the reason `decision`."""
     packed, key = _OP_PROPERTIES[decision.value], ""
     if decision is not HalfDecision.RENEWED:
         key = op_key(root)
@@ -234,12 +237,15 @@ def op_key(root: int) -> str:
 
 
 def named_by(record: Record) -> list[int]:
-    """Returns the half records that an op record names: one as in 4.9, or several with commas as in 5.x."""
+    """Returns the queue offsets of the half records that an op record closes.
+
+    One as in 4.9, or several with commas as in 5.x.
+    """
     parts = record.body.decode("ascii", "replace").split(",")
     return [place for part in parts if (place := number(part.strip())) is not None]
 
 
 def decision_of(record: Record) -> HalfDecision | None:
-    """Returns the decision in an op record; None: Apache wrote it, and it may be either end."""
+    """Returns the decision in an op record; None: Apache's broker wrote it, for a commit or a rollback."""
     text = properties.find(record.properties, DECISION)
     return HalfDecision(text) if text in {one.value for one in HalfDecision} else None

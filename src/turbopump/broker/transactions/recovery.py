@@ -1,4 +1,4 @@
-"""Finds the open transactions in the store when a broker starts: Apache's store or our own.
+"""Finds the open transactions at a start, in a store written by this broker or by Apache's.
 
 In: both queues from the saved progress on. Out: the open transactions. A half record that no op
 record names is open. After a crash, and after Apache, which writes op records later than it answers, an op
@@ -33,7 +33,7 @@ Closed = list[tuple[OpenHalf, HalfDecision]]
 
 
 async def reopen(store: Storage, transactions: OpenTransactions) -> None:
-    """Adds the open half messages of the store, and writes op records that are missing."""
+    """Adds the store's open half messages to `transactions`, and writes op records that are missing."""
     half_progress, op_progress = transactions.saved_progress()
     halves = store.queues.find(HALF_TOPIC, QUEUE)
     if halves is None:
@@ -48,7 +48,7 @@ async def reopen(store: Storage, transactions: OpenTransactions) -> None:
 
 
 async def _named(store: Storage, begin: int, op_progress: int) -> tuple[set[int], bool]:
-    """Returns the half records from `begin` on that op records name, and whether Apache wrote some."""
+    """Returns the queue offsets >= `begin` that op records close, and whether Apache wrote an op record."""
     named: set[int] = set()
     by_apache = False
     queue = store.queues.find(OP_HALF_TOPIC, QUEUE)
@@ -67,10 +67,10 @@ async def _open(
     named: set[int],
     by_apache: bool,
 ) -> Closed:
-    """Adds the open half records. Returns those of which there is a newer copy.
+    """Adds half records from `begin` on that no op record closes. Returns older copies, as RENEWED.
 
-    Apache's copies do not always name their root, but they have its unique key and born time; nor does an op
-    record always name the old record.
+    A record is an older copy if there is a newer one of its transaction. Apache's copies do not always name
+    their root, but they have its unique key and born time; nor does an op record always name the old record.
     """
     closed: Closed = []
     known: dict[tuple[str | None, int], int] = {}
@@ -89,7 +89,10 @@ async def _open(
 
 
 async def _look_back(store: Storage, transactions: OpenTransactions) -> Closed:
-    """Finds half records that ended without an op record. Copies in the same queue were found before."""
+    """Returns open half records that were committed or expired without an op record, found in the log.
+
+    Renewed copies were found before.
+    """
     closed: Closed = []
     first = transactions.halves.first
     at = store.log.end if first is None else first.at
@@ -115,7 +118,7 @@ def _close(transactions: OpenTransactions, closed: Closed) -> None:
 async def records(
     store: Storage, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
 ) -> AsyncIterator[Record]:
-    """Yields the readable records of a queue in short turns, except those at the offsets in `but`."""
+    """Yields the readable records of a queue from `begin` on, except those at queue offsets in `but`."""
     begin = max(begin, queue.min_offset)
     while begin < queue.max_offset:
         entries = list(ENTRY.iter_unpack(queue.units(begin, min(ENTRIES_PER_TURN, queue.max_offset - begin))))

@@ -1,4 +1,4 @@
-"""The end of a transaction (37), and the resumption of one that has expired (323).
+"""Handles commit or rollback of a transaction (37), and the resumption of an expired one (323).
 
 In: a decision about a half message. Out: the decision carried out and answered, or a refusal. The first
 decision counts. The same one again is answered with success and nothing is stored; the other one is refused,
@@ -37,7 +37,7 @@ MAX_SEARCHES = 4  # concurrent long searches
 
 
 class TransactionHandler:
-    """Handles decisions of producers, and requests to resume expired transactions."""
+    """Handles commits and rollbacks by producers, and requests to resume expired transactions."""
 
     def __init__(
         self,
@@ -86,7 +86,10 @@ class TransactionHandler:
     async def _end_when_readable(
         self, request: Request[EndTransactionRequest], decision: HalfDecision
     ) -> Result:
-        """Waits for the half record: with a transient pool it becomes readable shortly after the send."""
+        """Waits until the half record is readable, at most 3 s, then ends its transaction.
+
+        With a transient pool it becomes readable shortly after the send.
+        """
         for _ in range(MAX_POLLS):
             if request.header.commitLogOffset < self._store.log.committed:
                 break
@@ -95,7 +98,10 @@ class TransactionHandler:
         return await ended if isinstance(ended, Awaitable) else ended
 
     def _quoted(self, header: EndTransactionRequest) -> Record:
-        """Returns the half record that a request names, by Apache's checks in their order."""
+        """Returns the half record that a request names, or raises, by Apache's checks in their order.
+
+        Raises SystemFailure, or IllegalOperation when the producer may not decide.
+        """
         found = self._store.log.look_up(header.commitLogOffset)
         if found is None or found.topic != HALF_TOPIC:
             raise SystemFailure("Find prepared transaction message failed")
@@ -122,7 +128,10 @@ class TransactionHandler:
         half: OpenHalf | None,
         decision: HalfDecision,
     ) -> Command | None:
-        """Ends a transaction and answers. `quoted` may be an older copy than the open record `half`."""
+        """Commits or rolls back a transaction in the log and answers; None: answered when that is safe.
+
+        `quoted` may be an older copy than the open record `half`; without `half` the transaction had expired.
+        """
         current = quoted
         if half is not None and half.at != quoted.physical_offset:
             newer = self._store.log.look_up(half.at)
@@ -142,7 +151,10 @@ class TransactionHandler:
     async def _search_and_end(
         self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision
     ) -> Command | None:
-        """Ends a transaction that is not open: decided before, expired, or decided during the search."""
+        """Answers a commit or rollback of a transaction that is not open: decided before, or expired.
+
+        The decision is searched in the log. If there is none, the transaction is ended now.
+        """
         roots = self._roots(quoted)
         async with self._searching:
             found = await self._search(quoted, roots, decision)
@@ -153,7 +165,10 @@ class TransactionHandler:
         return self._settle(request, quoted, half, decision)
 
     def _roots(self, quoted: Record) -> list[int]:
-        """Returns the possible roots. Apache's copies name none, but have its unique key and born time."""
+        """Returns the roots that the transaction of a half record may have, its own first.
+
+        Apache's copies name none, but have its unique key and born time.
+        """
         copies = (record.decode(one) for one in self._by_key(HALF_TOPIC, quoted.unique_key or ""))
         same = (copy for copy in copies if copy.born_timestamp == quoted.born_timestamp)
         return list(dict.fromkeys([forms.root(quoted), *map(forms.root, same)]))
@@ -176,7 +191,10 @@ class TransactionHandler:
         return None
 
     def _of_apache(self, quoted: Record, asked: HalfDecision) -> HalfDecision:
-        """Returns how a transaction ended at Apache's broker: committed if the message exists."""
+        """Returns how Apache's broker ended a transaction: COMMIT if its message exists, else ROLLBACK.
+
+        Returns `asked` when that cannot be found out.
+        """
         place, key = self._transactions.target(quoted), quoted.unique_key
         if self._store.index is None or place is None or key is None:
             return asked  # it has ended, but not known how
@@ -192,7 +210,7 @@ class TransactionHandler:
         )
 
     async def resume(self, request: Request[ResumeCheckHalfMessageRequest]) -> Answer:
-        """Resumes an expired transaction, named by the offset id that mqadmin shows."""
+        """Resumes the checks of an expired transaction, named by the offset id that mqadmin shows."""
         _, _, at = parse_offset_id(request.header.msgId or "")
         expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:

@@ -1,4 +1,4 @@
-"""Changes of open transactions: each is appended to the log first, then applied to `halves.py`.
+"""`OpenTransactions`: each change is appended to the log first, then applied to the open half records.
 
 In: half messages that were stored, and decisions about them. Out: the message in its topic, the copy that
 goes on waiting, the copy that has expired, each with the op record that closes the old half record, in one
@@ -51,7 +51,7 @@ Committed = tuple[list[int], list[ConsumeQueue]]
 
 
 class OpenTransactions:
-    """Opens, renews, expires and ends transactions, in the log and in memory."""
+    """The open transactions: opens, renews, expires and ends them, in the log and then in memory."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class OpenTransactions:
         rules: Callable[[], CheckRules],
         clock: Clock,
     ) -> None:
-        """`kinds`: the kinds that a committed message can be of."""
+        """Starts without open transactions. `kinds`: the kinds that a committed message can be of."""
         self.halves = OpenHalves()
         self.stamps = StampedHalves()
         self.on_ended: Callable[[str, HalfDecision, int, int], None] | None = None
@@ -88,19 +88,22 @@ class OpenTransactions:
         return self._store.queues.queue(OP_HALF_TOPIC, QUEUE)
 
     def prepared(self, draft: Draft, appended: Appended) -> None:
-        """Notes that a producer's half message was appended."""
+        """Adds a half message of a producer, which was just appended, to the open ones."""
         at, offset, _ = appended
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(draft.born_timestamp, wish)
         self.halves.add(OpenHalf(offset, at, due_ms, offset, topic_of(draft.properties)))
 
     def stamped(self, stamp: LedgerStamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
-        """Notes appended half messages of a ledger: queue offset of the first, log offsets, topics."""
+        """Adds half messages of a ledger, which were just appended, to the open ones.
+
+        `first` is the queue offset of the first; `places` are their physical offsets, `topics` their topics.
+        """
         self.halves.add_stamped(first, places, topics)
         self.stamps.add(stamp, range(first, first + len(places)))
 
     def found(self, record: Record) -> OpenHalf:
-        """Returns a half record that was found in the store as an open one."""
+        """Returns a half record of the store as an `OpenHalf`; adds that of a ledger to `stamps`."""
         stamp, topic = stamp_of(record.properties), topic_of(record.properties)
         if stamp is not None:
             root = forms.root(record)
@@ -111,15 +114,18 @@ class OpenTransactions:
         return OpenHalf(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
 
     def _due_ms(self, born_ms: int, wish: str | None) -> int:
-        """Returns when producers are asked. A producer's clock that is ahead does not delay it."""
+        """Returns when (ms since 1970) producers may be asked about a half message born at `born_ms`.
+
+        A producer's clock that is ahead does not delay it. `wish` is the immunity that the message asks for.
+        """
         return min(born_ms, self._clock.now_ms()) + immunity_ms(wish, self._rules().timeout_ms)
 
     # changes
 
     def settle(self, record: Record, half: OpenHalf | None, decision: HalfDecision) -> Appended:
-        """Ends the transaction of a record. No `half`: it had expired. Returns where the op record is.
+        """Commits or rolls back the transaction of a half record. Returns where its op record was stored.
 
-        Raises Refused, and then nothing has changed.
+        No `half`: the transaction had expired. Raises Refused, and then nothing has changed.
         """
         root = forms.root(record) if half is None else half.root
         drafts = [self._op(record.queue_offset, root, decision)]
@@ -134,7 +140,10 @@ class OpenTransactions:
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, OpenHalf, HalfDecision]]) -> None:
-        """Ends half messages that a ledger decided, in one append. A delay counts from now on."""
+        """Commits or rolls back half messages as a ledger decided, in one append. Raises Refused.
+
+        A delay counts from now on.
+        """
         drafts: list[Draft] = []
         for record, half, decision in ended:
             if decision is HalfDecision.COMMIT:
@@ -147,7 +156,7 @@ class OpenTransactions:
         self._kinds.stored(drafts, appended)
 
     def commit_together(self, halves: list[OpenHalf]) -> bool:
-        """Commits plain messages of a ledger in one compiled step. False: nothing has changed."""
+        """Commits plain half messages of a ledger in one compiled step. False: nothing was committed."""
         groups = self._groups
         if groups is None or not halves:
             return False
@@ -184,7 +193,7 @@ class OpenTransactions:
         )
 
     def _queues(self, committed: Committed) -> list[ConsumeQueue]:
-        """Returns the queues of all records that were appended."""
+        """Returns the queue of each record that `commit_together` appended: messages, then op records."""
         _, queues = committed
         return [*queues, *[self.op_queue] * len(queues)]
 
@@ -193,13 +202,16 @@ class OpenTransactions:
         return None if place is None else self._store.queues.queue(*place)
 
     def renew(self, half: OpenHalf, record: Record, times: int) -> tuple[OpenHalf, Record]:
-        """Moves a half message to the end of the queue; its producers were asked `times` times."""
+        """Replaces an open half record by an appended copy with check count `times`; returns that copy.
+
+        As the open half record and as the stored record. Raises Refused.
+        """
         copy = forms.renewed(record, self.half_queue, times)
         at, offset, _ = self._append([copy, self._op(half.offset, half.root, HalfDecision.RENEWED)])[0]
         return self.halves.renew(half, offset, at), _stored(copy, at, offset, self._clock.now_ms())
 
     def rewrite(self, half: OpenHalf, record: Record) -> None:
-        """Moves a half message to the end of the queue before its file is deleted, even on a full disk."""
+        """Replaces an open half record by a copy before its file is deleted; works on a full disk too."""
         copy = forms.renewed(record, self.half_queue, forms.asked(record))
         at, offset, _ = self._store.log.rewrite(
             [copy, self._op(half.offset, half.root, HalfDecision.RENEWED)]
@@ -207,7 +219,10 @@ class OpenTransactions:
         self.halves.renew(half, offset, at)
 
     def expire(self, half: OpenHalf, record: Record | None) -> None:
-        """Ends the checks of a transaction; a late decision still counts. No record: it cannot be read."""
+        """Closes a half record about which no producer is asked any more; a late decision still counts.
+
+        A copy goes to TRANS_CHECK_MAX_TIME_TOPIC, unless `record` is None: it cannot be read.
+        """
         drafts = [self._op(half.offset, half.root, HalfDecision.EXPIRED)]
         if record is not None:
             # Created with the first transaction that expires, as in Apache.
@@ -217,13 +232,13 @@ class OpenTransactions:
         self.halves.close(half)
 
     def resume(self, record: Record) -> None:
-        """Makes an expired transaction wait again."""
+        """Appends a copy of an expired half record to the half queue, where it waits and is checked again."""
         copy = forms.resumed(record, self.half_queue)
         at, offset, _ = self._append([copy])[0]
         self.halves.add(self.found(_stored(copy, at, offset, self._clock.now_ms())))
 
     def close(self, closed: Sequence[tuple[OpenHalf, HalfDecision]]) -> None:
-        """Writes the op records that a crash, or Apache, left out."""
+        """Writes the op records that a crash, or Apache's broker, left out, and closes these half records."""
         self._append([self._op(half.offset, half.root, decision) for half, decision in closed])
         for half, decision in closed:
             if self.halves.is_open(half):
@@ -232,7 +247,7 @@ class OpenTransactions:
                 self._remember(half.root, decision)
 
     def decision(self, root: int) -> HalfDecision | None:
-        """Returns how a transaction ended, if it is among the latest decisions."""
+        """Returns how the transaction with this root ended, if among the latest decisions; None: unknown."""
         return self._decided.get(root)
 
     def _remember(self, root: int, decision: HalfDecision) -> None:
@@ -268,7 +283,7 @@ class OpenTransactions:
         return draft
 
     def _placement(self, pairs: dict[str, str], topic: str, queue_id: int, is_promised: bool) -> Placement:
-        """Returns where a committed message goes: to its queue, or to where its kind waits."""
+        """Returns where a committed message goes: to its queue, or to one where a delay or timer waits."""
         placement = self._kinds.claim_committed(pairs, topic, queue_id, is_promised)
         return Placement(self._store.queues.queue(topic, queue_id)) if placement is None else placement
 
@@ -279,15 +294,16 @@ class OpenTransactions:
         return place
 
     def target(self, record: Record) -> tuple[str, int] | None:
-        """Returns the topic and queue of the message; None when it names no valid ones."""
+        """Returns the topic and queue id that a half record names; None: it names no valid ones."""
         return destination(record, self._topics)
 
     # progress
 
     def progress(self) -> tuple[int, int]:
-        """Returns the offsets of both queues before which nothing is open or names an open record.
+        """Returns the offsets of the half and the op queue from which on a start has to read.
 
-        An op record follows the half record that it names, so the first open one gives both.
+        Before them no half record is open, and no op record names an open one. An op record follows the half
+        record that it names, so the first open one gives both.
         """
         first = self.halves.first
         if first is None:
@@ -295,7 +311,7 @@ class OpenTransactions:
         return first.offset, self.op_queue.first_at_or_after(first.at)
 
     async def save_progress(self) -> None:
-        """Saves the progress, after the log up to it is on disk."""
+        """Commits `progress` as the offsets of CID_RMQ_SYS_TRANS, once the log is on disk."""
         half, op = self.progress()
         if self.saved_progress() == (half, op):
             return
@@ -304,18 +320,18 @@ class OpenTransactions:
             self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
 
     def saved_progress(self) -> tuple[int, int]:
-        """Returns the saved offsets of the half and the op queue; -1: never saved."""
+        """Returns the saved queue offsets of the half and the op queue; -1: never saved."""
         half = self._offsets.query(GROUP, HALF_TOPIC, QUEUE)
         return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
 
 
 def topic_of(packed: bytes) -> str:
-    """Returns the topic of a half message, interned: a great many may share one."""
+    """Returns the topic that a half message will go to, from its packed properties; an interned string."""
     return sys.intern(properties.find(packed, properties.REAL_TOPIC) or "")
 
 
 def _stored(draft: Draft, at: int, offset: int, now_ms: int) -> Record:
-    """Returns the record as the store has it, for copies that the broker itself made."""
+    """Returns `draft` as the record that was stored at physical offset `at` and queue offset `offset`."""
     return Record(
         draft.queue.topic,
         draft.queue.queue_id,

@@ -1,4 +1,4 @@
-"""Expires books of the ledger that were not used for a long time.
+"""Expires books of the ledger that were not used for transactionalIdRetentionHours.
 
 In: the time, and how long a book is kept (`transactionalIdRetentionHours`). Out: a change for each book that
 was last used before, and a line in the log. The number of the last decided batch stays, so a job that comes
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 
 class BookExpiry:
-    """Expires unused books, once an hour."""
+    """Expires books of the ledger that were not used for the retention time, in a round every hour."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class BookExpiry:
         self._clock = clock
 
     async def run(self) -> None:
-        """Runs a round every `ROUND_S`, until it is cancelled."""
+        """Runs `round` every hour (`ROUND_S`), until cancelled."""
         while True:
             await self._clock.sleep(ROUND_S)
             self.round()
 
     def round(self) -> int:
-        """Expires books that were not used for long. Returns how many."""
+        """Expires books not used for the retention time. Returns how many; 0 if the store refuses one."""
         hours, now_ms = self._retention_hours(), self._clock.now_ms()
         if not hours:
             return 0

@@ -1,4 +1,4 @@
-"""Finds the book of an id: on this broker, or by a request to the broker that is its home.
+"""Reads the book of a transactional id: here, or by a request to the broker that is its home.
 
 In: an id, its home by name, and the batches of interest. Out: the book with those entries, or None while its
 home cannot be asked. A broker's address comes from the name servers and is cached until a call fails. Books
@@ -28,7 +28,7 @@ TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 
 class BookHomes:
-    """Reads books on this broker and on others."""
+    """Reads books of the ledger: those of this broker, and those of other brokers by a request."""
 
     def __init__(
         self, ledger: LedgerBooks, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
@@ -42,7 +42,7 @@ class BookHomes:
         self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.WARNING, MAX_TROUBLE_LINES)
 
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
-        """Returns the book of an id; None: its home cannot be reached, or does not know the id."""
+        """Returns the book of an id from its home broker; None: not reachable, or it does not know the id."""
         if home == self._name:
             return self._ledger.books.get(id)
         try:

@@ -1,4 +1,4 @@
-"""The books of decisions: a state machine without clock, disk and network.
+"""The books of the ledger and the changes to them: a state machine without clock, disk and network.
 
 In: a run that begins, a decision about a batch. Out: the change that has to be stored, or a refusal. A change
 counts when it is applied, and the log applies the same changes again at the next start. Also the verdict
@@ -42,7 +42,7 @@ NO_WINNERS: Final = LedgerEntry(())
 
 
 class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
-    """A run began. If `home` is another broker, only that is stored here."""
+    """Change of a book: `run` became the current run. If `home` is another broker, only the home is noted."""
 
     id: str
     run: str
@@ -50,7 +50,7 @@ class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
-    """A batch was decided."""
+    """Change of a book: a batch was decided; `entry` has the tokens that won, and brokers that have them."""
 
     id: str
     batch: int
@@ -59,7 +59,7 @@ class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class BookKept(msgspec.Struct, frozen=True, tag="kept"):
-    """A copy of a book without its entries, written because earlier records are about to be deleted."""
+    """Change of a book: its state without entries, stored again because older records will be deleted."""
 
     id: str
     home: str
@@ -72,7 +72,7 @@ class BookKept(msgspec.Struct, frozen=True, tag="kept"):
 
 
 class BookExpired(msgspec.Struct, frozen=True, tag="expired"):
-    """A book expired that was last used at `used_ms`."""
+    """Change of a book: it expired, after it was last used at `used_ms`; only the highest batch is kept."""
 
     id: str
     used_ms: int
@@ -80,7 +80,7 @@ class BookExpired(msgspec.Struct, frozen=True, tag="expired"):
 
 
 class BookForgotten(msgspec.Struct, frozen=True, tag="forgotten"):
-    """An operator removed a book: nothing of its id is known any more."""
+    """Change of a book: an operator removed it, and nothing of its id is known any more."""
 
     id: str
 
@@ -91,7 +91,7 @@ _CHANGE: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
 
 
 def read_change(body: bytes) -> Change:
-    """Decodes the record of a change. Raises BrokenBody."""
+    """Decodes the body of a ledger record to a change of a book. Raises BrokenBody."""
     try:
         return _CHANGE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -99,7 +99,7 @@ def read_change(body: bytes) -> Change:
 
 
 class LedgerBooks:
-    """The books of a broker, by transactional id."""
+    """The books that a broker knows, by transactional id. Checks and applies changes; stores nothing."""
 
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
@@ -108,7 +108,11 @@ class LedgerBooks:
     # changes to store; None: nothing changes
 
     def open(self, id: str, run: str, home: str) -> BookOpened | None:
-        """Makes a new run the current one, which fences off all runs before it, permanently."""
+        """Returns the change that makes `run` the current run and fences earlier ones; None: no change.
+
+        The change is not applied yet. Raises Fenced for a run that a later one has ended, IllegalOperation
+        for another home than before.
+        """
         check_names(id, run, home)
         book = self.books.get(id)
         if book is None:
@@ -123,7 +127,11 @@ class LedgerBooks:
         return BookOpened(id, run, home)
 
     def decide(self, id: str, batch: int, run: str, entry: LedgerEntry) -> BookDecided | None:
-        """Decides a batch. None: it was decided before, see `entry_of`."""
+        """Returns the change that decides a batch; None: it was decided before (see `entry_of`).
+
+        The change is not applied yet. Raises Fenced for a run that is not the current one, IllegalOperation
+        for a book that is not kept here.
+        """
         book = self.book(id)
         if batch in book.decided or batch <= book.highest:
             return None
@@ -153,7 +161,7 @@ class LedgerBooks:
             )
 
     def idle(self, before_ms: int) -> list[str]:
-        """Returns ids of books kept here that were last used before then and have nothing left to settle."""
+        """Returns ids of books kept here that were last used before `before_ms` and are fully settled."""
         return [
             id
             for id, book in self.books.items()
@@ -164,10 +172,14 @@ class LedgerBooks:
         ]
 
     def expire(self, id: str, now_ms: int) -> BookExpired:
+        """Returns the change that expires a book; the change is not applied yet."""
         return BookExpired(id, self.books[id].used_ms, now_ms)
 
     def forget(self, id: str) -> BookForgotten:
-        """Removes a book. Raises IllegalOperation while decided half messages of it are open."""
+        """Returns the change that removes a book; the change is not applied yet.
+
+        Raises QueryNotFound for an unknown id, IllegalOperation while decided half messages of it are open.
+        """
         book = self.books.get(id)
         if book is None:
             raise QueryNotFound(f"transactional id {id} is not known here")
@@ -176,6 +188,7 @@ class LedgerBooks:
         return BookForgotten(id)
 
     def check_run(self, book: Book, id: str, run: str) -> None:
+        """Raises Fenced unless `run` is the current run of a book that has not expired."""
         if book.expired_ms:
             raise Fenced(f"transactional id {id} was not used for long and has expired: open a new run")
         if run != book.run:
@@ -184,7 +197,7 @@ class LedgerBooks:
     # state
 
     def book(self, id: str) -> Book:
-        """Returns a book that is kept here, or raises IllegalOperation."""
+        """Returns the book of an id; raises IllegalOperation if this broker is not its home."""
         book = self.books.get(id)
         if book is None:
             raise IllegalOperation(f"transactional id {id} was never opened here")
@@ -193,7 +206,7 @@ class LedgerBooks:
         return book
 
     def snapshot(self, id: str) -> list[Change]:
-        """Returns changes that rebuild the book as it is now."""
+        """Returns the changes that, applied in order, make a book as it is now."""
         book = self.books[id]
         kept = BookKept(
             id,
@@ -210,7 +223,7 @@ class LedgerBooks:
     # applying changes
 
     def apply(self, change: Change, at_ms: int = 0) -> None:
-        """Applies a change, in the order of the log. `at_ms`: when it was stored."""
+        """Applies a change that was stored at `at_ms`. Changes are applied in the order of the log."""
         if isinstance(change, BookOpened):
             self._opened(change)
             self.books[change.id].used_ms = at_ms
@@ -233,7 +246,7 @@ class LedgerBooks:
             self._settled(book, change.settled)
 
     def settled(self, id: str, batch: int) -> None:
-        """Notes that no broker has anything open up to this batch.
+        """Notes that no broker has open half messages of the batches up to `batch`.
 
         Stored with the next decision only: without it, a broker merely keeps more entries.
         """
@@ -264,18 +277,21 @@ def _expired(book: Book, change: BookExpired) -> Book:
 
 
 def entry_of(book: Book, batch: int) -> LedgerEntry | None:
-    """Returns how a batch was decided; None: it is not. Dropped winners leave an entry without tokens."""
+    """Returns the decision of a batch; None: it is not decided.
+
+    An old batch whose winners were dropped has an entry without tokens.
+    """
     return book.decided.get(batch, NO_WINNERS if batch <= book.highest else None)
 
 
 def owed(book: Book) -> list[str]:
-    """Returns brokers that may have open half messages of decided batches."""
+    """Returns the brokers that may still have open half messages of decided batches."""
     entries = (entry for batch, entry in book.decided.items() if batch > book.settled)
     return sorted({broker for entry in entries for broker in entry.brokers})
 
 
 def verdict(book: Book | None, stamp: LedgerStamp) -> HalfDecision | None:
-    """Returns how a half message ends, from its stamp and book; None: it waits."""
+    """Returns COMMIT or ROLLBACK for a half message, from its stamp and book; None: it is not decided yet."""
     if book is None:
         return None
     entry = entry_of(book, stamp.batch)
@@ -285,7 +301,7 @@ def verdict(book: Book | None, stamp: LedgerStamp) -> HalfDecision | None:
 
 
 def state_of(book: Book, broker: str) -> str:
-    """Returns the state of a book as tools show it."""
+    """Returns the state of a book as tools show it: elsewhere, expired, unsettled or open."""
     if book.home != broker:
         return "elsewhere"
     if book.expired_ms:

@@ -1,4 +1,4 @@
-"""Stores the ledger: one record for each change of a book, in a system topic.
+"""Stores the ledger in the log: one record for each change of a book, in a system topic.
 
 In: changes that the ledger allows. Out: records in the log, and the ledger with the changes applied. At a
 start the queue is read from its beginning. Before a file of the log is deleted, books that depend on records
@@ -29,7 +29,7 @@ PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 
 class LedgerLog:
-    """Writes changes of the ledger to the log, and reads them at a start."""
+    """Appends changes of the ledger's books to the log, and applies those of the log at a start."""
 
     def __init__(self, ledger: LedgerBooks, store: Storage, writer: MessageWriter, clock: Clock) -> None:
         self._ledger = ledger
@@ -40,7 +40,7 @@ class LedgerLog:
         self._end: dict[str, int] = {}  # id -> where its newest record ends
 
     async def reopen(self) -> None:
-        """Reads all changes, before requests are served."""
+        """Applies all changes of the log to the books, before requests are served; skips damaged ones."""
         queue = self._store.queues.find(LEDGER_TOPIC, QUEUE)
         if queue is None:
             return
@@ -56,18 +56,18 @@ class LedgerLog:
             log.info("%d transactional ids are in the ledger", len(self._ledger.books))
 
     def write(self, change: Change) -> None:
-        """Appends and applies a change. Raises Refused, and then nothing has changed."""
+        """Appends a change to the log, then applies it to its book. Raises Refused, with nothing changed."""
         (appended,) = self._writer.append_counted([self._draft(change)])
         self._ledger.apply(change, self._clock.now_ms())
         self._noted(change, appended)
 
     async def safe(self, id: str) -> None:
-        """Returns when all that is known of the id is on disk. Raises FlushDiskTimeout."""
+        """Waits until all changes of the id's book are synced to disk. Raises FlushDiskTimeout."""
         if not await self._writer.acknowledgement.on_disk(self._end.get(id, 0)):
             raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
 
     async def rescue(self, below: int) -> bool:
-        """Rewrites books that need records below an offset; returns whether the copies are safely on disk.
+        """Rewrites books that need records below physical offset `below`. True: the copies are on disk.
 
         False, when the log refuses a record or the sync fails: the log must not delete these records yet.
         """

@@ -1,4 +1,4 @@
-"""Handles requests to the ledger: open a run (9701), read a book (9703), decide (9704), end (9705).
+"""Handles requests to the ledger: open a run (9701), read a book (9703), decide (9704) or end a batch (9705).
 
 And those of operators: list the books (9706), forget one (9707).
 
@@ -39,7 +39,7 @@ MAX_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerHandler:
-    """Handles all requests to the ledger but sends."""
+    """Handles all requests to the ledger except those that send half messages."""
 
     def __init__(
         self,
@@ -124,9 +124,9 @@ class LedgerHandler:
         return Answer()
 
     async def end(self, request: Request[LedgerEndRequest]) -> Answer:
-        """Ends at most `MAX_ENDED` half messages. A caller with some left asks again.
+        """Ends at most `MAX_ENDED` half messages of decided batches; the answer says how many are left.
 
-        The last answer means that all of them are on disk.
+        A caller with some left asks again. The last answer means that all of them are on disk.
         """
         header = request.header
         counts = await self._settlement.settle(header.id, header.batch, MAX_ENDED)

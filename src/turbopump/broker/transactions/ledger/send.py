@@ -1,4 +1,4 @@
-"""Stores half messages of a ledger, many in one frame (9702): checked as sends are, all or none.
+"""Stores half messages of a ledger, many in one frame (9702): checks them as sends; stores all or none.
 
 In: a request that names id, batch, run, token and home, with messages in the format of a batch. Out: records
 in the topic of half messages, each with the stamp, and an answer with their durability. A frame that is sent
@@ -56,14 +56,14 @@ Place = tuple[Topic, int]
 
 @dataclass(frozen=True, slots=True)
 class StoredHalves:
-    """The number of half messages stored, and where they end in the log."""
+    """The number of half messages stored, and the physical offset at which the last one ends."""
 
     count: int
     end: int  # in the log
 
 
 class LedgerSendHandler:
-    """Handles sends of half messages that a ledger decides."""
+    """Handles requests (9702) with half messages about which a ledger decides."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class LedgerSendHandler:
         return Answer(LedgerSendResponse(stored.count, safety.durability), code=safety.code)
 
     def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
-        """Stores plain messages in one compiled step. None: not all are plain, and nothing was stored."""
+        """Stores plain half messages in one compiled step; None: not all are plain, nothing was stored."""
         groups = self._groups
         if groups is None:
             return None
@@ -141,7 +141,10 @@ class LedgerSendHandler:
         return StoredHalves(len(drafts), at + size)
 
     def _check(self, stamp: LedgerStamp) -> None:
-        """Raises Refused for a stamp that can never be committed, as far as this broker knows."""
+        """Raises Refused for a stamp that can never be committed, and when too many half messages are open.
+
+        As far as this broker knows: the book may be kept by another one.
+        """
         check_names(stamp.id, stamp.run, stamp.token, stamp.home)
         if stamp.batch < 0:
             raise InvalidParameter(f"batch {stamp.batch}: the first one is 0")
@@ -156,7 +159,7 @@ class LedgerSendHandler:
             raise FlowControl(f"{counts}: some have to end first")
 
     def _added(self, stamp: LedgerStamp) -> bytes:
-        """Returns what is appended to the properties of each half message."""
+        """Returns the packed properties that each half message gets: the stamp and those of the broker."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
         added = properties.pack(pairs).encode() + self._broker_properties
         if len(added) > MAX_STAMP_BYTES:
@@ -168,7 +171,7 @@ class LedgerSendHandler:
     def _drafts(
         self, stamp: LedgerStamp, request: Request[LedgerSendRequest]
     ) -> tuple[list[Draft], list[str]]:
-        """Returns the drafts of half messages, and their topics."""
+        """Returns the drafts of the half messages in a request, and their topics. Raises Refused."""
         messages = batch.split(request.body)
         if not 0 < len(messages) <= MAX_IN_FRAME:
             raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MAX_IN_FRAME}")
@@ -225,7 +228,7 @@ class LedgerSendHandler:
             self._check_time(pairs)
 
     def _check_time(self, pairs: dict[str, str]) -> None:
-        """Checks delay or time as a send does. The remark names the message, since a frame has many."""
+        """Raises Refused, naming the message, when its delay level or delivery time is not allowed."""
         try:
             if delay_level(pairs) <= 0:
                 self._timers.check(pairs)

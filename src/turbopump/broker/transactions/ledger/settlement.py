@@ -1,4 +1,4 @@
-"""Ends half messages of a ledger as their batch was decided, whether or not a writer asks for it.
+"""Commits or rolls back half messages of a ledger as their batch was decided, also when no writer asks.
 
 In: the stamped half messages that are open, and the books. Out: messages committed and rolled back, many in
 one append. It happens when a writer asks (9705), after each decision and each new run, at a start, and with
@@ -38,15 +38,15 @@ Ended = tuple[Record, OpenHalf, HalfDecision]
 
 
 class Books(Protocol):
-    """Reads books, here or at other brokers."""
+    """Interface to read books of the ledger, kept here or by other brokers."""
 
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
-        """Returns the book of an id; None: it cannot be read now."""
+        """Returns the book of an id from its home broker; None: it cannot be read now."""
 
 
 @dataclass(slots=True)
 class SettlementCounts:
-    """How many half messages were committed and rolled back."""
+    """The numbers of half messages that were committed and rolled back."""
 
     committed: int = 0
     rolled_back: int = 0
@@ -57,7 +57,7 @@ class SettlementCounts:
 
 
 class Settlement:
-    """Ends open half messages whose batch is decided."""
+    """Commits or rolls back open half messages of a ledger whose batch is decided."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class Settlement:
         self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.ERROR, MAX_TROUBLE_LINES)
 
     def soon(self, id: str) -> None:
-        """Requests a settlement of the id, because its book has changed."""
+        """Makes `run` settle the id soon, because its book has changed."""
         self._asked[id] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Settles all ids every round, and changed ones at once, until it is cancelled."""
+        """Settles all ids at each interval, and ids named by `soon` after `GRACE_S`, until cancelled."""
         while True:
             due = self._clock.monotonic() + self._interval_s()
             await self._settle_each(self._stamps.ids())
@@ -113,7 +113,7 @@ class Settlement:
             self._log(f"Cannot end half messages of {id}; retrying", error)
 
     async def settle(self, id: str, last: int | None = None, limit: int = sys.maxsize) -> SettlementCounts:
-        """Ends the decided half messages of an id up to batch `last`, at most about `limit`.
+        """Ends the decided half messages of an id up to batch `last`, about `limit` at most; returns counts.
 
         Raises Refused when nothing can be written.
         """
@@ -135,14 +135,17 @@ class Settlement:
         return self._stamps.count(id)
 
     def left(self, id: str, last: int) -> int:
-        """Returns the number of open half messages of an id up to this batch."""
+        """Returns the number of open half messages of an id on this broker, of batches up to `last`."""
         batches = self._stamps.batches(id, last)
         return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
 
     async def _end(
         self, written: WrittenHalf, decision: HalfDecision, counts: SettlementCounts, limit: int
     ) -> None:
-        """Ends half messages in the order in which they were sent, also if some were rewritten since."""
+        """Ends half messages of one attempt, in the order in which they were sent, until `limit`.
+
+        In this order also if some were rewritten since.
+        """
         left = iter(sorted(written.roots))
         while counts.total < limit and (roots := list(islice(left, TOGETHER))):
             await self._warm(roots)
@@ -176,7 +179,7 @@ class Settlement:
             counts.rolled_back += len(ended)
 
     def _open(self, written: WrittenHalf, roots: list[int]) -> list[OpenHalf]:
-        """Returns those that are still open, in their order."""
+        """Returns the open half messages with these roots, in order; discards other roots from the stamps."""
         found = [self._transactions.halves.find(root) for root in roots]
         ended = [root for root, half in zip(roots, found, strict=True) if half is None]
         self._stamps.discard(written, ended)
@@ -191,7 +194,7 @@ class Settlement:
         return found
 
     def _settle(self, ended: list[Ended]) -> list[Ended]:
-        """Ends half messages. Returns those that ended: one that cannot be stored blocks no other."""
+        """Ends half messages; returns those that ended. One that cannot be stored is logged and left open."""
         try:
             if ended:
                 self._transactions.settle_all(ended)
@@ -203,7 +206,7 @@ class Settlement:
         return [done for one in ended for done in self._settle([one])]
 
     async def _warm(self, roots: list[int]) -> None:
-        """Brings records into memory in a worker thread, so that reading them does not block the loop."""
+        """Reads the records of half messages into memory in a thread, so that the loop is not blocked."""
         halves, young = (
             filter(None, map(self._transactions.halves.find, roots)),
             self._store.reader.in_memory_from,

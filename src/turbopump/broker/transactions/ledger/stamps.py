@@ -1,4 +1,4 @@
-"""Half messages that a ledger decides: the stamp on each, and which of them are open.
+"""Half messages about which a ledger decides: the stamp on each, and the table of those that are open.
 
 In: half messages as they are stored or found at a start. Out: the open ones of an id, by batch and token. The
 stamp is only in the properties of the half record; the message that consumers get does not have it. Whether a
@@ -26,7 +26,7 @@ _MARK = ID.encode() + properties.NAME_END.encode()
 
 @dataclass(frozen=True, slots=True)
 class LedgerStamp:
-    """The properties that tie a half message to a batch of a transactional id."""
+    """The properties of a half message that tie it to a batch, run and token of a transactional id."""
 
     id: str
     batch: int
@@ -39,7 +39,7 @@ class LedgerStamp:
 
 
 def stamp_of(packed: bytes) -> LedgerStamp | None:
-    """Returns the stamp in stored properties; None: producers decide the half message."""
+    """Returns the ledger's stamp in packed properties; None: a producer decides about the half message."""
     if _MARK not in packed:
         return None
     pairs = properties.parse(packed)
@@ -53,14 +53,14 @@ def stamp_of(packed: bytes) -> LedgerStamp | None:
 
 @dataclass(slots=True)
 class WrittenHalf:
-    """The half messages of one attempt at a batch, by root."""
+    """The open half messages, by root, of one attempt (token) at a batch."""
 
     stamp: LedgerStamp
     roots: dict[int, None] = field(default_factory=dict)
 
 
 class StampedHalves:
-    """The stamped half messages of a broker, by id, batch and token."""
+    """The open half messages about which a ledger decides, by transactional id, batch and token."""
 
     def __init__(self) -> None:
         self._ids: dict[str, dict[int, dict[str, WrittenHalf]]] = {}  # id -> batch -> token
@@ -77,7 +77,7 @@ class StampedHalves:
         self._count(stamp.id, len(written.roots) - before)
 
     def discard(self, written: WrittenHalf, roots: Iterable[int]) -> None:
-        """Removes half messages that have ended."""
+        """Removes half messages that have ended, by their roots; unknown roots are ignored."""
         before = len(written.roots)
         for root in roots:
             written.roots.pop(root, None)
@@ -106,9 +106,9 @@ class StampedHalves:
         return self._counts.get(id, 0)
 
     def batches(self, id: str, last: int | None = None) -> list[int]:
-        """Returns the batches of an id, lowest first, up to `last`."""
+        """Returns the batches of an id with open half messages, lowest first, up to and with `last`."""
         return sorted(batch for batch in self._ids.get(id, {}) if last is None or batch <= last)
 
     def of(self, id: str, batch: int) -> Iterator[WrittenHalf]:
-        """Yields all attempts at a batch. They may be discarded between two of them."""
+        """Yields each attempt at a batch with its half messages; those may be discarded during iteration."""
         yield from list(self._ids.get(id, {}).get(batch, {}).values())
