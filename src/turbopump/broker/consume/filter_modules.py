@@ -1,4 +1,4 @@
-"""Runs filters that users write as WebAssembly modules, beside tags and SQL92 the third kind of filter.
+"""Runs message filters that users write as WebAssembly modules, the third kind beside tags and SQL92.
 
 In: a directory that `broker.conf` names, with one module per file. Out: for a message, whether the module
 accepts it, or `FilterFailed`. No code is ever received over the wire: a consumer only names a module.
@@ -40,27 +40,27 @@ Make = Callable[[], "Instance"]
 
 
 class FilterFailed(Exception):
-    """The module failed to decide about a message."""
+    """Raised when a filter module cannot decide about a message: it trapped, or exceeded fuel or memory."""
 
 
 class UnusableModule(Exception):
-    """The file is not a module that can filter."""
+    """Raised at load when a file is not a usable filter module; the text says why."""
 
 
 class FiltersNotInstalled(Exception):
-    """Filter modules are configured, but wasmtime is not installed. The text tells what to do."""
+    """Raised when filter modules are configured but wasmtime is missing; the text says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
-    """Limits of fuel and memory for filter modules."""
+    """Limits of a filter module: fuel (instructions) per message, and memory in bytes per module."""
 
     fuel: int = 1_000_000  # instructions for one message: about 1 ms
     memory_bytes: int = 16 << 20  # for one module
 
 
 class Instance:
-    """Running instance of a module, used until it fails."""
+    """Running wasmtime instance of one filter module; discarded after its first failure."""
 
     def __init__(self, wasmtime: Any, engine: Any, module: Any, limits: FilterLimits) -> None:
         self._limits = limits
@@ -88,7 +88,7 @@ class Instance:
 
 
 class FilterModule:
-    """Loaded filter module; starts a new instance after a failure."""
+    """Compiled filter module with its running instance, which it replaces after a failure."""
 
     def __init__(self, name: str, make: Make, failures: tuple[type[Exception], ...]) -> None:
         self.name = name
@@ -97,7 +97,7 @@ class FilterModule:
         self._instance: Instance | None = None
 
     def matches(self, properties: bytes, body: bytes) -> bool:
-        """Returns whether the module accepts a message; raises FilterFailed.
+        """Returns whether the module accepts a message; raises FilterFailed if it traps or exceeds a limit.
 
         Takes no longer than the fuel of one message lasts.
         """
@@ -111,7 +111,7 @@ class FilterModule:
 
 
 class FilterModules(Mapping[str, FilterModule]):
-    """Loaded filter modules by name, and why others were refused."""
+    """Mapping from name to loaded filter module; `refused` has the reason for each unusable one."""
 
     def __init__(self, modules: Mapping[str, FilterModule], refused: Mapping[str, str]) -> None:
         self._modules = modules
@@ -129,7 +129,7 @@ class FilterModules(Mapping[str, FilterModule]):
 
 
 def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:
-    """Compiles every module of the directory; unusable files are logged and left out. Blocks.
+    """Returns the compiled modules of a directory; unusable files are logged and listed as refused. Blocks.
 
     Raises FiltersNotInstalled, or OSError when there is no such directory.
     """
@@ -186,7 +186,7 @@ def _engine(wasmtime: Any) -> Any:
 
 
 def _module(wasmtime: Any, engine: Any, name: str, code: bytes, limits: FilterLimits) -> FilterModule:
-    """Compiles and checks a module, and instantiates it once to see whether it starts."""
+    """Returns a compiled module after one trial instantiation; raises UnusableModule if it is invalid."""
     failures = (wasmtime.WasmtimeError, wasmtime.Trap, FilterFailed, IndexError, RuntimeError)
     try:
         compiled = code if code.startswith(b"\0asm") else wasmtime.wat2wasm(code.decode())

@@ -1,4 +1,4 @@
-"""SQL92 filter expressions of consumer groups.
+"""Registers SQL92 filter expressions of consumer groups and turns them into filters of pulls.
 
 In: subscriptions from heartbeats, the last member of a group leaving, the expression of a pull. Out:
 predicates over property strings, or a refusal with Apache's texts and codes. An expression is parsed once,
@@ -53,7 +53,7 @@ Matches = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class PullFilter:
-    """Filter of a pull: by bit maps first, then by property strings of at most `max_scanned` messages."""
+    """SQL92 filter of one pull: by bit maps, then by property strings of at most `max_scanned` messages."""
 
     matches: Matches
     max_scanned: int
@@ -62,7 +62,7 @@ class PullFilter:
 
 @dataclass(slots=True)
 class GroupFilter:
-    """Registered expression of one group for one topic."""
+    """Registered SQL92 expression of one group for one topic, with its Bloom filter positions."""
 
     group: str
     topic: str
@@ -77,7 +77,7 @@ class GroupFilter:
 
     @property
     def is_inactive(self) -> bool:
-        """Whether its group has left, or no longer subscribes to the topic."""
+        """Whether the group's last consumer has left, or the group no longer subscribes to the topic."""
         return self.dead_ms >= self.born_ms
 
 
@@ -86,7 +86,7 @@ def is_tag(kind: str | None) -> bool:
 
 
 def predicate_of(kind: str | None, expression: str | None) -> Predicate:
-    """Returns the parsed expression; raises SubscriptionUnreadable with what is wrong, and where."""
+    """Returns the parsed SQL92 expression; raises SubscriptionUnreadable if kind or expression is invalid."""
     if kind != SQL92:
         raise SubscriptionUnreadable(f"the expression type must be TAG or {SQL92}, got {kind}")
     if not expression:
@@ -106,7 +106,7 @@ def _read(expression: str) -> Predicate | BadExpression:
 
 
 class GroupFilters:
-    """Table of the registered expressions, and the checks of those that pulls bring along."""
+    """Table of the groups' registered filters; builds the filters of pulls and checks subscriptions."""
 
     def __init__(self, rules: FilterRules, clock: Clock, modules: FilterModules | None = None) -> None:
         self._rules = rules
@@ -127,7 +127,7 @@ class GroupFilters:
     # --- pulls ----------------------------------------------------------------------------------------
 
     def check(self, kind: str | None, expression: str | None) -> None:
-        """Raises a refusal when such a subscription cannot be served."""
+        """Raises Refused if a subscription with this expression cannot be served; tags always can."""
         if kind == WASM:
             self.module(expression)
         elif not is_tag(kind):
@@ -135,7 +135,7 @@ class GroupFilters:
             predicate_of(kind, expression)
 
     def module(self, name: str | None) -> FilterModule:
-        """Returns the filter module of that name, or refuses."""
+        """Returns the loaded filter module `name`; raises Refused, with the reason, if there is none."""
         if self._modules is None:
             raise SystemFailure(f"The broker does not support consumer to filter message by {WASM}")
         found = self._modules.get(name or "")
@@ -146,14 +146,14 @@ class GroupFilters:
         return found
 
     def of_pull(self, kind: str | None, expression: str | None) -> PullFilter:
-        """Returns the filter of a pull that carries its own expression."""
+        """Returns the filter for the SQL92 expression of a pull request; raises Refused if it is invalid."""
         if not expression:
             raise SubscriptionUnreadable("parse the consumer's subscription failed")
         self._check_enabled(kind)
         return _pull_filter(predicate_of(kind, expression))
 
     def of_group(self, group: str, topic: str, kind: str | None, version: int) -> PullFilter:
-        """Returns the filter that the group's heartbeats have registered."""
+        """Returns the filter from a group's heartbeats; raises Refused if missing or before `version`."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is None or found.predicate is None:
             raise FilterDataNotFound(
@@ -168,14 +168,14 @@ class GroupFilters:
         return replace(_pull_filter(found.predicate), bits=bits)
 
     def shown(self, group: str, topic: str) -> str | None:
-        """Returns the registered filter as indented JSON, for tools that show it; None without one."""
+        """Returns the group's registered filter as indented JSON, for tools; None if none is registered."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is None:
             return None
         return msgspec.json.format(msgspec.json.encode(self._stored(found)), indent=1).decode()
 
     def bit_map(self, topic: str, message: bytes) -> bytes:
-        """Returns the bits of all groups whose expression matches a message of this topic, inactive ones too.
+        """Returns the Bloom bits of all groups, inactive too, whose expressions match a message's properties.
 
         Empty when there are no expressions for the topic.
         """
@@ -193,7 +193,7 @@ class GroupFilters:
             raise SystemFailure(f"The broker does not support consumer to filter message by {kind}")
 
     def _matches_retried(self, group: str, message: bytes) -> bool:
-        """Filters a retried message by the group's expression for the topic that it came from."""
+        """Returns whether the group's expression for the original topic accepts a retry; True without one."""
         topic = properties.find(message, properties.RETRY_TOPIC)
         found = self._by_topic.get(topic or "", {}).get(group)
         return found is None or found.predicate is None or found.predicate.matches(message)
@@ -201,7 +201,7 @@ class GroupFilters:
     # --- heartbeats -----------------------------------------------------------------------------------
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Takes over the subscriptions of a heartbeat; filters of topics that it omits become inactive."""
+        """Registers the SQL92 subscriptions of a heartbeat; deactivates the filters of unlisted topics."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -212,7 +212,7 @@ class GroupFilters:
                 self._deactivate(found)
 
     def unregister(self, group: str) -> None:
-        """Makes the filters of a group inactive: the last of its consumers has left."""
+        """Deactivates all filters of a group; called when its last consumer has left."""
         for found in self._by_group.get(group, {}).values():
             if not found.is_inactive:
                 self._deactivate(found)
@@ -287,7 +287,7 @@ class GroupFilters:
     # --- file -----------------------------------------------------------------------------------------
 
     def load(self, data: bytes) -> int:
-        """Loads a consumerFilter.json; returns how many filters it holds.
+        """Adds the filters of a consumerFilter.json; returns how many unexpired ones it has.
 
         Nothing is loaded when its bits are those of another Bloom filter: they mean other groups.
         """
@@ -339,7 +339,7 @@ class GroupFilters:
         )
 
     def dump(self) -> bytes:
-        """Returns the content of consumerFilter.json, after dropping filters inactive for too long."""
+        """Drops filters that were inactive for too long, then returns the content of consumerFilter.json."""
         self._drop_expired()
         stored = ConsumerFilterWrapper(
             {

@@ -1,4 +1,4 @@
-"""Reads queues through a filter module, one message per turn of the event loop.
+"""Reads queue messages that a filter module accepts, filtering one message per turn of the event loop.
 
 In: a queue, an offset, a module. Out: the messages that the module accepts, as the store's reader returns
 them. However many such pulls there are, one turn of the loop filters one message with one module, so no other
@@ -19,7 +19,7 @@ MAX_ANSWER_BYTES = 256 << 10  # as for messages in memory
 
 
 class ModulePulls:
-    """Reads messages that a filter module accepts."""
+    """Reads queue messages that a filter module accepts; all pulls together filter one per loop turn."""
 
     def __init__(self, reader: QueueReader) -> None:
         self._reader = reader
@@ -28,9 +28,9 @@ class ModulePulls:
     async def choose(
         self, queue: ConsumeQueue, offset: int, max_messages: int, module: FilterModule
     ) -> GetResult:
-        """Returns accepted messages from `offset` on, in the form of a read that was filtered by tags.
+        """Returns messages from queue `offset` on that `module` accepts; raises FilterFailed or OSError.
 
-        Raises FilterFailed, or OSError.
+        The result has the form of a read that was filtered by tags.
         """
         chosen: list[bytes] = []
         size, at = 0, offset
@@ -54,7 +54,10 @@ class ModulePulls:
         return GetResult(status, at, found.min_offset, found.max_offset, [*chosen], len(chosen), size)
 
     async def _wants(self, module: FilterModule, data: bytes) -> bool:
-        """Filters one record. A record that cannot be decoded is returned as it is, as by other pulls."""
+        """Returns whether `module` accepts one record; True for a record that cannot be decoded.
+
+        Other pulls return such a record too. Afterwards other tasks get a turn of the event loop.
+        """
         async with self._turn:
             try:
                 record = decode(data)

@@ -1,4 +1,4 @@
-"""Pulls that found nothing to read and wait for a message. Holds no socket, no clock and no timer.
+"""Table of parked pulls, which found nothing to read and wait for a message. No socket, clock or timer.
 
 In: a pull that waits, or an entry that a queue has gained. Out: the pulls that can be answered. A pull is
 known here only by its queue, offset and filter; everything else about it is in `pull.py`.
@@ -9,29 +9,32 @@ from typing import Generic, Protocol, TypeVar
 
 
 class ParkedPull(Hashable, Protocol):
-    """Pull as far as this table needs it: where it reads and which messages it accepts."""
+    """Interface of a pull that can be parked: its queue, its offset and which messages it accepts."""
 
     @property
     def queue(self) -> Hashable: ...
 
     @property
     def offset(self) -> int:
-        """The first queue offset that the pull can read."""
+        """Queue offset at which the pull reads; only a message at this offset or later wakes the pull."""
 
     @property
     def matches(self) -> Callable[[bytes], bool] | None:
-        """Whether the pull accepts a message with this property string; None accepts all."""
+        """Predicate: does the pull accept a message with this property string? None accepts all."""
 
     @property
     def accepts(self) -> Callable[[int], bool] | None:
-        """Whether the pull accepts a message with this tag code; None accepts all."""
+        """Predicate: does the pull accept a message with this tag code? None accepts all."""
 
 
 P = TypeVar("P", bound=ParkedPull)
 
 
 class ParkedPulls(Generic[P]):
-    """Parked pulls by queue, at most `limit`: beyond it a pull is answered at once, to bound the memory."""
+    """Table of parked pulls by queue, at most `limit` in all; `park` returns False beyond it.
+
+    Such a pull is answered at once instead, to bound the memory.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -42,7 +45,7 @@ class ParkedPulls(Generic[P]):
         return self._count
 
     def park(self, pull: P) -> bool:
-        """Adds a pull; returns False when the table is full."""
+        """Adds a pull to the table; returns False, without adding it, when the table is full."""
         if self._count >= self._limit:
             return False
         self._parked.setdefault(pull.queue, {})[pull] = None
@@ -58,9 +61,9 @@ class ParkedPulls(Generic[P]):
     def arrived(
         self, queue: Hashable, next_offset: int, tags_code: int, properties: Callable[[], bytes]
     ) -> list[P]:
-        """Removes and returns the pulls that wait for the message before `next_offset`, with this tag code.
+        """Removes and returns the parked pulls that accept the new message at queue offset `next_offset` - 1.
 
-        `properties` is called at most once, and only when a pull filters by them.
+        `properties` is called at most once, and only when a pull filters by properties.
         """
         parked = self._parked.pop(queue, None)
         if parked is None:
@@ -83,7 +86,7 @@ class ParkedPulls(Generic[P]):
         return woken
 
     def withdraw(self, pull: P) -> bool:
-        """Removes one pull (its timeout ended, its peer is gone); returns False when it was woken before."""
+        """Removes one pull after its timeout, or when its peer is gone; returns False if it is not parked."""
         parked = self._parked.get(pull.queue)
         if parked is None or pull not in parked:
             return False
@@ -94,7 +97,7 @@ class ParkedPulls(Generic[P]):
         return True
 
     def drain(self) -> list[P]:
-        """Removes and returns all pulls, when the broker stops."""
+        """Removes and returns all parked pulls; called when the broker stops."""
         pulls = [pull for parked in self._parked.values() for pull in parked]
         self._parked.clear()
         self._count = 0

@@ -1,4 +1,4 @@
-"""Builds the consume package: pulls, send-backs, and queries that do not consume."""
+"""Builds the consume part of the broker: handlers of pulls, send-backs, and queries that do not consume."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from turbopump.protocol.permissions import READ, WRITE
 
 @dataclass(kw_only=True)
 class ConsumePart(Part):
-    """Pull handler and reused offsets, which other parts use."""
+    """Consume part of the broker, with the pull handler and the table of reused offsets for other parts."""
 
     pulls: PullHandler
     reused: ReusedOffsets

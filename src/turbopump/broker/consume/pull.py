@@ -1,4 +1,4 @@
-"""Answers pulls: checks permission, reads records, or parks the pull until a message arrives (11, 361).
+"""Handles pull requests (11, 361): checks them, reads records, or parks them until a message arrives.
 
 In: a pull request. Out: one answer with the records joined to its header in a single buffer, or a pull that
 waits in `parked.py` until a message arrives or its timeout ends. A request may carry an offset to commit. A
@@ -73,7 +73,7 @@ EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 @dataclass(eq=False, slots=True)
 class Pull:
-    """Pull request that passed the checks: what to read, with which filter, and its timeout while parked."""
+    """Checked pull request: its queue, offset and filter, and its timer while it is parked."""
 
     request: Request[PullMessageRequest]
     queue: ConsumeQueue
@@ -95,7 +95,7 @@ class Pull:
 
 
 class PullHandler:
-    """Answers pulls at once, or parks them until there is something to read."""
+    """Handles pull requests: answers them at once, or parks them until a message arrives or time is over."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class PullHandler:
         return {RequestCode.PULL_MESSAGE: route, RequestCode.LITE_PULL_MESSAGE: route}
 
     def pull(self, request: Request[PullMessageRequest]) -> Command | None:
-        """Handles one pull: returns a refusal, or None when the answer is written here or later."""
+        """Handles one pull; returns a refusal as answer, or None if the answer is written here or later."""
         header = request.header
         try:
             pull = self._checked(request)
@@ -171,7 +171,7 @@ class PullHandler:
             self._answer(pull, result, code)
 
     def offsets_reset(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
-        """Answers the group's parked pulls on these queues at once, with the offset to go on from."""
+        """Answers the group's parked pulls on queues that were reset, with the new offset to go on from."""
         for queue_id in queue_ids:
             queue = self._store.queues.find(topic, queue_id)
             for pull in self._parked.waiting(queue) if queue is not None else ():
@@ -179,7 +179,7 @@ class PullHandler:
                     self._finish(pull)
 
     def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
-        """Wakes the pulls that wait for a new entry of the store; they are answered after this dispatch."""
+        """Wakes parked pulls that accept the new message at `next_offset` - 1; they are answered later."""
         # No pull is parked any more: the store need not call for every message.
         if not self._parked:
             self._store.log.on_arrival = None
@@ -201,14 +201,14 @@ class PullHandler:
         return sum(map(len, self._waiting_on.values()))
 
     def close(self) -> None:
-        """Answers all waiting pulls with what there is to read now, usually nothing."""
+        """Answers all parked and woken pulls with what can be read now, usually nothing; the broker stops."""
         while self._woken:
             self._finish(self._woken.popleft())
         for pull in self._parked.drain():
             self._finish(pull)
 
     def _checked(self, request: Request[PullMessageRequest]) -> Pull:
-        """Checks a request in Apache's order; each refusal has the code and the text of Apache's broker."""
+        """Returns the request as a checked pull; raises Refused with the code and text of Apache's broker."""
         header = request.header
         if not self._broker_readable():
             raise ReadForbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
@@ -252,7 +252,7 @@ class PullHandler:
     def _filter(
         self, header: PullMessageRequest, group: SubscriptionGroup
     ) -> tuple[Callable[[int], bool] | None, PullFilter | None, FilterModule | None]:
-        """Returns the filter of a pull: by tag code, by properties, or by a module."""
+        """Returns three filters: by tag code, by properties and by module; at most one is not None."""
         has_expression = header.sysFlag & PULL_SUBSCRIPTION
         if has_expression:
             kind, expression = header.expressionType, header.subscription or ""
@@ -269,7 +269,7 @@ class PullHandler:
         return None, self._filters.of_group(name, topic, kind, header.subVersion), None
 
     def _subscription(self, header: PullMessageRequest, group: SubscriptionGroup) -> SubscriptionData:
-        """Returns the subscription of the group's heartbeats, or refuses when the group may not read."""
+        """Returns the subscription from heartbeats; raises Refused if missing, outdated or forbidden."""
         name, topic = header.consumerGroup, header.topic
         members = self._members.consumer_group(name)
         if members is None:
@@ -288,7 +288,7 @@ class PullHandler:
         return subscription
 
     def _redirect(self, pull: Pull) -> GetResult | None:
-        """Returns where the consumer has to go on instead of the offset that it asks for; None: it may read.
+        """Returns a result without messages that moves the consumer to another offset; None if it may read.
 
         Either an operator reset the group, or the offset is void (`reused_offsets.py`).
         """
@@ -315,7 +315,7 @@ class PullHandler:
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
 
     def _last_safe(self, pull: Pull) -> int:
-        """Returns the offset before which every message has been handled.
+        """Returns the queue offset to send a consumer back to: all messages before it have been handled.
 
         That is what the group has committed, or what this consumer says it has handled as far as that is not
         void; without either, the first message of the queue.
@@ -348,7 +348,7 @@ class PullHandler:
         return result
 
     def _record_given(self, pull: Pull, result: GetResult) -> None:
-        """Records the offset that the group was given, and therefore may pull and commit."""
+        """Records `result.next_offset` as given to this consumer, which may therefore pull and commit it."""
         header = pull.request.header
         where = header.consumerGroup, header.topic, header.queueId
         self._offsets.pulled(*where, result.next_offset)
@@ -385,7 +385,7 @@ class PullHandler:
         pull.timer = asyncio.get_running_loop().call_at(pull.parked_at + seconds, self._finish_parked, pull)
 
     def _shorten_wait(self, pull: Pull) -> None:
-        """Shortens the wait of a parked pull after a message that its filter rejects.
+        """Shortens a parked pull's timeout to the next multiple of `SWEEP_S`: its filter rejected a message.
 
         The consumer's offset moves past that message: the pull is answered when the sweep interval ends.
         """
@@ -401,14 +401,14 @@ class PullHandler:
             self._finish(pull)
 
     def _forget(self, connection: Connection) -> None:
-        """Drops the parked pulls of a closed connection."""
+        """Drops the parked pulls of a closed connection without answering them."""
         for pull in self._waiting_on.pop(connection, ()):
             self._parked.withdraw(pull)
             if pull.timer is not None:
                 pull.timer.cancel()
 
     def _answer_woken(self) -> None:
-        """Answers some woken pulls, and the rest in later turns of the event loop.
+        """Answers up to `WOKEN_PER_TURN` woken pulls, and schedules the rest for the next event loop turn.
 
         Between turns other requests are served, and connections that do not read their answers are closed,
         which frees those answers.
@@ -451,12 +451,12 @@ class PullHandler:
             self._answer(pull, result, _code(result, pull.offset))
 
     def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
-        """Reads old messages from the disk in a thread, then reads the pull again."""
+        """Starts a task that loads missing data from disk in a thread, then reads and answers the pull."""
         pull.fetches += 1
         self._answer_later(pull, self._fetch_and_read(pull, missing))
 
     def _answer_later(self, pull: Pull, work: Coroutine[None, None, None]) -> None:
-        """Runs `work`, which answers the pull later; until then the connection has a request in progress."""
+        """Starts the task `work`, which answers the pull and counts as a request in flight until it ends."""
         connection = pull.request.connection
         connection.begin(0)
         task = asyncio.get_running_loop().create_task(work)
@@ -474,8 +474,9 @@ class PullHandler:
             self._read_and_answer(pull)
 
     async def _read_through_module(self, pull: Pull, module: FilterModule, may_park: bool) -> None:
-        """Answers a pull through a filter module. If the module fails the answer is an error: no message is
-        skipped.
+        """Reads messages through a filter module, then answers or parks the pull; a failure is answered too.
+
+        After a failure of the module the answer is an error: no message is skipped.
         """
         request = pull.request
         try:
@@ -494,7 +495,7 @@ class PullHandler:
             self._answer(pull, result, _code(result, pull.offset))
 
     async def cancel_reads(self) -> None:
-        """Cancels pulls that still read from the disk or a module, when the broker stops."""
+        """Cancels the tasks that still read pulls from the disk or through a module; the broker stops."""
         fetching = list(self._fetching)
         for task in fetching:
             task.cancel()
@@ -522,7 +523,7 @@ class PullHandler:
 
 
 class ReadForbidden(Refused):
-    """Refuses a pull for lack of permission; `kind` is the `forbiddenType` of the answer."""
+    """Raised to refuse a pull for lack of permission; `kind` becomes `forbiddenType` in the answer."""
 
     def __init__(self, remark: str, kind: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, remark)
@@ -535,7 +536,7 @@ def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:
 
 
 def tag_filter(expression: str) -> Callable[[int], bool] | None:
-    """Returns a filter of tag codes for an expression such as `A || B`; None accepts every message."""
+    """Returns a predicate over tag codes for an expression such as `A || B`; None accepts every message."""
     return _tag_filter(expression) if len(expression) <= 1024 else _tag_filter.__wrapped__(expression)
 
 

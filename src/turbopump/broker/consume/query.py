@@ -1,4 +1,4 @@
-"""Finds messages and offsets without consuming them (12, 33, 29 to 32).
+"""Handles queries for messages and offsets, without consuming them (request codes 12, 33, 29 to 32).
 
 In: a key, an offset or a time. Out: records as they are in the log, or a number. A topic or queue that does
 not exist counts as an empty one, as with Apache; only a key without a message has its own answer code (22).
@@ -27,7 +27,7 @@ NOTHING = "can not find message, maybe time range not correct"
 
 
 class QueryHandler:
-    """Answers queries by key, by offset and by time."""
+    """Handles queries for messages by key or log offset, and for queue offsets and store times."""
 
     def __init__(self, store: Storage, topics: Topics) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class QueryHandler:
         }
 
     async def by_key(self, request: Request[QueryMessageRequest]) -> Answer:
-        """Finds messages by key or unique key, which share one index.
+        """Answers with the messages that have a key or unique key (one index); QUERY_NOT_FOUND without any.
 
         A query by tag, as 5.5's tools can send, finds nothing here.
         """
@@ -94,7 +94,7 @@ class QueryHandler:
         return Answer(GetEarliestMsgStoretimeResponse(time_ms))
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Returns the queue, or None; a name that is not a topic is never looked up on disk."""
+        """Returns the queue; None if topic or queue is unknown. Unknown topics are not looked up on disk."""
         if self._topics.find(topic) is None or queue_id < 0:
             return None
         return self._store.queues.find(topic, queue_id)

@@ -1,4 +1,4 @@
-"""Detects consumer offsets that are void because the broker assigned them a second time.
+"""Detects void consumer offsets, which the broker assigned again to new messages after a crash or deletion.
 
 A consumer outlives its broker, and a topic, and goes on where it was. When a crash cost the last messages of
 the log, or a topic was deleted and created again, their offsets are assigned to new messages, and that
@@ -18,7 +18,7 @@ from turbopump.store.queues import ConsumeQueues
 
 
 class Peer(Protocol):
-    """Connection of a consumer, as far as this module needs it."""
+    """Interface of a consumer's connection: its attributes and its address (host, port)."""
 
     attributes: dict[str, object]
     peer: tuple[str, int]
@@ -34,7 +34,7 @@ FIRST_GENERATION = -1
 
 
 class ReusedOffsets:
-    """Furthest offsets given to each consumer, while offsets may have been assigned twice.
+    """Records the furthest offset given to each consumer, to detect offsets that were assigned twice.
 
     `recovered_end` is where the log ended when the broker started, or None when nothing can have been lost.
     """
@@ -48,13 +48,16 @@ class ReusedOffsets:
         self._hosts: dict[tuple[str, Key], int] = {}  # the furthest offset given to any connection of a host
 
     def topic_deleted(self, topic: str, log_end: int) -> None:
-        """Starts a new generation of the topic: if it is created again, its offsets start at 0."""
+        """Records a topic's deletion: offsets given before are void once the topic is created again.
+
+        `log_end` is where the log ended then. The offsets of the new topic start at 0.
+        """
         self.is_active = True
         self._deleted_at[topic] = log_end
         self._forget(lambda key: key[1] == topic)
 
     def group_deleted(self, group: str) -> None:
-        """Forgets the offsets of a group."""
+        """Forgets the offsets recorded for a deleted group."""
         self._forget(lambda key: key[0] == group)
 
     def _forget(self, is_gone: Callable[[Key], bool]) -> None:
@@ -62,13 +65,13 @@ class ReusedOffsets:
         self._hosts = {place: offset for place, offset in self._hosts.items() if not is_gone(place[1])}
 
     def set_by_tool(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Records an offset that a tool set: every member of the group may use it."""
+        """Records an offset that a tool set for a group: all members may pull and commit up to it."""
         if self.is_active:
             key = self._key(group, topic, queue_id)
             self._set_by_tool[key] = max(offset, self._set_by_tool.get(key, 0))
 
     def handed(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Records an offset that this consumer was given."""
+        """Records an offset that the broker gave this consumer, which may pull and commit up to it."""
         if not self.is_active:
             return
         key = self._key(group, topic, queue_id)
@@ -81,7 +84,7 @@ class ReusedOffsets:
             del self._hosts[next(iter(self._hosts))]
 
     def may_start_anywhere(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
-        """Lets this consumer start at any offset: it asked for its first one and was given none."""
+        """Lets this consumer use any offset of the queue: the broker had no first offset to give it."""
         free = peer.attributes.setdefault(FREE, set())
         assert isinstance(free, set)
         free.add(self._key(group, topic, queue_id))
@@ -96,10 +99,10 @@ class ReusedOffsets:
         committed: int,
         is_commit: bool = False,
     ) -> bool:
-        """Returns whether the peer cannot have received this offset from the present queue.
+        """Returns whether an offset is void: assigned again since, and not given to this consumer after that.
 
-        What its group has `committed` it may know from any member. Old clients commit over a separate
-        connection, which is given no offsets: then the offsets given to its host count.
+        What the peer's group has `committed`, the peer may know from any member. Old clients commit over a
+        separate connection, which is given no offsets: then the offsets given to its host count.
         """
         if not self.is_active or offset <= committed:
             return False
@@ -116,7 +119,7 @@ class ReusedOffsets:
         return end is not None and offset > end
 
     def end(self, topic: str, queue_id: int) -> int | None:
-        """Returns the first offset of a queue that was assigned a second time; None when there is none."""
+        """Returns the first queue offset that was or can be assigned a second time; None if there is none."""
         began = self._deleted_at.get(topic, self._recovered_end)
         if began is None:
             return None

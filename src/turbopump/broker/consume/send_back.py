@@ -1,4 +1,4 @@
-"""Send-back (36): a message that a consumer could not handle is delivered again, or becomes a dead letter.
+"""Handles send-backs (36): stores a failed message again for a later retry, or as a dead letter.
 
 In: where the message lies in the log, and how long the consumer wants to wait. Out: a copy of it on its way
 to %RETRY% of the group, delayed by a level that grows with each attempt, or in %DLQ% of the group. The
@@ -35,7 +35,7 @@ DEAD_LETTER_QUEUES = 1
 
 
 class SendBackHandler:
-    """Stores messages that consumers send back."""
+    """Handles send-backs: stores a copy of the message in the group's retry or dead-letter topic."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SendBackHandler:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: Route(ConsumerSendMsgBackRequest, self.send_back)}
 
     def send_back(self, request: Request[ConsumerSendMsgBackRequest]) -> Command | None:
-        """Stores a copy for another attempt or as a dead letter, and answers when it is safe."""
+        """Stores a copy for retry or as dead letter; returns the answer, or None if it follows when safe."""
         draft = self._copy(request.header, request.command.version)
         if draft is None:
             return reply(request.command)
@@ -85,7 +85,7 @@ class SendBackHandler:
             self._traffic.dead_letters[group, topic] += 1
 
     def _copy(self, header: ConsumerSendMsgBackRequest, version: int) -> Draft | None:
-        """Returns the copy to store, after Apache's checks in their order; None: the group has no retries."""
+        """Returns the copy to store, None if the group has no retry queues; raises Refused as Apache does."""
         group = self._groups.find_or_create(header.group)
         if group is None:
             raise GroupNotFound(f"subscription group not exist, {header.group} {FAQ}")
@@ -121,14 +121,14 @@ class SendBackHandler:
 
 
 def _max_retries(group: SubscriptionGroup, header: ConsumerSendMsgBackRequest, version: int) -> int:
-    """Returns how often a message is delivered again: from the request, or from the group's configuration."""
+    """Returns the maximum number of redeliveries: the request's `maxReconsumeTimes`, or the group's."""
     if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
         return header.maxReconsumeTimes
     return group.retry_max_times
 
 
 def _pairs(record: Record) -> dict[str, str]:
-    """Returns the properties of the copy, with the first topic and id: the same in every attempt."""
+    """Returns the properties of the copy, which keep the topic and message id of the first attempt."""
     pairs = record.property_map()
     pairs.setdefault(properties.RETRY_TOPIC, record.topic)
     pairs[properties.WAIT] = "false"

@@ -63,7 +63,7 @@ NO_POP = (
 
 
 def averagely(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
-    """Assigns runs of neighbouring queues; if they do not divide evenly, the first members get one more."""
+    """Returns `me`'s run of neighbouring queues; the first members get one more if uneven; [] for others."""
     if me not in members:
         return []
     size, rest = divmod(len(queues), len(members))
@@ -73,7 +73,7 @@ def averagely(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
 
 
 def by_circle(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
-    """Assigns one queue to each member in turn."""
+    """Returns every n-th queue for n members, from `me`'s index on; empty if `me` is not a member."""
     return list(queues[members.index(me) :: len(members)]) if me in members else []
 
 
@@ -92,7 +92,7 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 class TopicRoutes:
-    """Cache of the routes of topics, asked from the name servers."""
+    """Cache of topic routes that this broker fetches from the name servers."""
 
     def __init__(self, client: Client, name_servers: Sequence[str], clock: Clock) -> None:
         self._client = client
@@ -101,7 +101,7 @@ class TopicRoutes:
         self._kept: dict[str, tuple[float, TopicRouteData | None]] = {}
 
     async def find(self, topic: str) -> TopicRouteData | None:
-        """Returns the route of a topic; None when there is no such topic.
+        """Returns the route of a topic, cached for some seconds; None if no name server knows the topic.
 
         Raises SystemFailure when no name server answers and no route is cached.
         """
@@ -139,7 +139,7 @@ class TopicRoutes:
 
 
 class AssignmentHandler:
-    """Answers requests for assigned queues and for the request mode of a group."""
+    """Handles requests for a member's assigned queues (400), and to set a group's request mode (401)."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class AssignmentHandler:
         }
 
     async def assign(self, request: Request[None]) -> Answer:
-        """Returns the queues of one member; all queues of the topic when the group broadcasts."""
+        """Answers with the queues assigned to one member; all queues of the topic for broadcasting."""
         asked = QueryAssignmentRequestBody.decode(request.body)
         route = await self._topic_routes.find(asked.topic)
         if route is None:  # the client keeps what it has, and asks again
@@ -186,7 +186,10 @@ class AssignmentHandler:
         return strategy(queues, sorted(self._members.consumers(asked.consumerGroup)), asked.clientId)
 
     def _refusal(self, asked: QueryAssignmentRequestBody, reason: str) -> InvalidParameter:
-        """Logs and returns a refusal: the client only logs it and consumes nothing."""
+        """Logs that a consumer gets no queues, and returns the refusal, to be raised, with `reason` as text.
+
+        The client only logs the refusal and consumes nothing.
+        """
         words = (
             "Consumer %s of group %s gets no queues of %s from this broker: %s; use setClientRebalance(true)"
         )
@@ -196,7 +199,10 @@ class AssignmentHandler:
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")
 
     def set_mode(self, request: Request[None]) -> Answer:
-        """Accepts PULL, the only mode here, and refuses POP. The other refusals are Apache's."""
+        """Raises InvalidParameter for the request mode POP; accepts PULL, which changes nothing.
+
+        The other refusals are Apache's.
+        """
         wanted = SetMessageRequestModeRequestBody.decode(request.body)
         if wanted.topic.startswith(RETRY_PREFIX):
             raise NoPermission("retry topic is not allowed to set mode")

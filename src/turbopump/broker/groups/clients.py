@@ -92,7 +92,7 @@ class ClientHandler:
         self._rules_changed.set()
 
     def heartbeat(self, request: Request[None]) -> Answer:
-        """Registers the groups of a heartbeat; one that is too large is refused as a whole."""
+        """Registers a client in the groups of its heartbeat; raises SystemFailure if there are too many."""
         beat = HeartbeatData.decode(request.body)
         _check_size(beat)
         connection = request.connection
@@ -110,7 +110,7 @@ class ClientHandler:
         return Answer(HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=subscriptions_changed))
 
     def unregister(self, request: Request[UnregisterClientRequest]) -> Answer:
-        """Removes a client from its producer group or consumer group."""
+        """Removes a client from its producer or consumer group, and notifies the group's other consumers."""
         header = request.header
         if header.producerGroup is not None:
             self._members.remove_producer(header.producerGroup, request.connection)
@@ -120,7 +120,7 @@ class ClientHandler:
         return Answer({})
 
     def consumer_list(self, request: Request[GetConsumerListByGroupRequest]) -> Answer:
-        """Returns the client ids of a group's consumers."""
+        """Answers with the client ids of a group's consumers; with SYSTEM_ERROR if there are none."""
         group = request.header.consumerGroup
         consumers = self._members.consumers(group)
         if not consumers:
@@ -129,7 +129,7 @@ class ClientHandler:
         return Answer({}, ConsumerListBody(consumerIdList=consumers).encode())
 
     def check_client(self, request: Request[None]) -> Answer:
-        """Refuses a subscription that cannot be served: an expression or module that is not valid."""
+        """Raises Refused if the subscription in the body has an invalid expression or filter module."""
         if request.body:
             subscription = CheckClientRequestBody.decode(request.body).subscriptionData
             if subscription is not None:
@@ -137,13 +137,13 @@ class ClientHandler:
         return Answer()
 
     def closed(self, connection: Connection) -> None:
-        """Removes the clients of a closed connection from their groups."""
+        """Removes the clients of a closed connection from their groups, and notifies the other consumers."""
         self._watched.discard(connection)
         for group in self._members.closed(connection):
             self._notify(group)
 
     def expire(self) -> None:
-        """Removes clients without a heartbeat for too long, though their connection may still be open."""
+        """Removes clients whose last heartbeat is too old; closes connections that are in no group then."""
         timeout_ms = self._rules.member_timeout_ms
         consumers, gone = self._members.expire(self._clock.monotonic() - timeout_ms / 1000)
         for group, connection in consumers:
@@ -154,7 +154,7 @@ class ClientHandler:
             connection.close()
 
     async def watch(self) -> None:
-        """Runs until cancelled."""
+        """Calls `expire` when a member may have expired or the rules have changed; runs until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SCAN_S + self._next_expiry_s()):
@@ -163,7 +163,7 @@ class ClientHandler:
             self.expire()
 
     def _next_expiry_s(self) -> float:
-        """Returns the seconds in which no member can expire, present or about to join."""
+        """Returns the seconds until the earliest moment at which a present or a new member can expire."""
         timeout_s = self._rules.member_timeout_ms / 1000
         seen = self._members.oldest_heartbeat()
         left_s = timeout_s if seen is None else seen + timeout_s - self._clock.monotonic()
@@ -172,9 +172,9 @@ class ClientHandler:
     def _consumer_beat(
         self, data: ConsumerData, beat: HeartbeatData, request: Request[None], groups: list[str]
     ) -> bool:
-        """Registers a consumer of a heartbeat; a group that changed is appended to `groups`.
+        """Registers a consumer of a heartbeat; returns whether the client must send its subscriptions again.
 
-        Returns whether the client has to send its subscriptions (again).
+        A group whose members or topics changed is appended to `groups`.
         """
         known = self._members.consumer_group(data.groupName)
         told_before = known.fingerprint if known is not None else None
@@ -200,7 +200,7 @@ class ClientHandler:
         return changed
 
     def _warn_of_differences(self, name: str, group: ConsumerGroup[Connection]) -> None:
-        """Logs once, and again when it changes, that members of a group subscribe to different things.
+        """Logs a warning, once per distinct conflict, that members of a group have different subscriptions.
 
         The last heartbeat decides for the whole group.
         """
@@ -218,7 +218,7 @@ class ClientHandler:
         self._conflicts.log(self._clock.monotonic(), words, name, details)
 
     def _create_retry_topic(self, data: ConsumerData, group: SubscriptionGroup) -> None:
-        """Creates the retry topic of a group: tools find the brokers of a group by its route."""
+        """Creates the group's retry topic if missing: by its route, tools find the brokers of the group."""
         subscriptions = data.subscriptionDataSet
         order = any(self._is_ordered(one.topic) for one in subscriptions) if subscriptions else None
         sys_flag = UNIT_SUBSCRIBED if data.unitMode else 0
@@ -245,7 +245,10 @@ class ClientHandler:
             connection.on_closed.append(self.closed)
 
     def _notify(self, group: str, joined: Connection | None = None) -> None:
-        """Notifies all members of a change; under load only the one that `joined`, the others a bit later."""
+        """Notifies all members that their group changed; under load only `joined` now, others 0.1 s later.
+
+        If the group has no members left, its filters are deactivated instead.
+        """
         found = self._members.consumer_group(group)
         if found is None:
             self._conflicting.pop(group, None)
@@ -279,7 +282,7 @@ class ClientHandler:
 
 
 class _RateBudget:
-    """Budget of `amount` per interval; the last take may exceed it, and the next one is refused."""
+    """Rate limit: `take` returns False after `amount` was taken in an interval; one take may exceed it."""
 
     def __init__(self, amount: int, interval_s: float) -> None:
         self._amount = amount

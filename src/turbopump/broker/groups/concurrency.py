@@ -10,7 +10,7 @@ from turbopump.remoting.connection import Connection
 
 
 class ClientBusy(OSError):
-    """The client has too many unanswered calls, or does not read from its connection."""
+    """Raised when a client has too many unanswered calls, or does not read from its connection."""
 
 
 class ConcurrencyLimit:
@@ -21,7 +21,7 @@ class ConcurrencyLimit:
         self._unanswered: Counter[Connection] = Counter()
 
     async def call(self, connection: Connection, request: Command, timeout_s: float) -> Command:
-        """Returns the client's answer; raises ClientBusy, TimeoutError or another OSError."""
+        """Calls the client and returns its answer; raises ClientBusy, TimeoutError or another OSError."""
         if self._unanswered[connection] >= self._limit or connection.saturated:
             raise ClientBusy("it has too many unanswered requests")
         self._unanswered[connection] += 1

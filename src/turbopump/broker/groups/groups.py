@@ -28,7 +28,7 @@ CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroup:
-    """Consumer group, with the fields that this broker uses. `config` has all fields, for tools and files."""
+    """Configuration of a consumer group: properties for what this broker uses, all fields in `config`."""
 
     config: SubscriptionGroupConfig
 
@@ -62,10 +62,10 @@ class SubscriptionGroup:
 
 
 class SubscriptionGroups:
-    """Table of consumer groups, kept in subscriptionGroup.json."""
+    """Table of the consumer groups' configurations, kept in subscriptionGroup.json."""
 
     def __init__(self, rules: GroupRules, clock: Clock, light_queues: bool = False) -> None:
-        """`light_queues`: any name that begins with %LMQ% is a group, without an entry in the table."""
+        """With `light_queues`, any name that begins with %LMQ% is a group, without an entry in the table."""
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
@@ -93,14 +93,14 @@ class SubscriptionGroups:
         return list(self._table.values())
 
     def for_consume(self, name: str) -> SubscriptionGroup:
-        """Returns the group, created with defaults if that is allowed; raises GroupNotFound otherwise."""
+        """Returns the group, created with defaults if that is allowed; raises GroupNotFound if it is not."""
         group = self.find_or_create(name)
         if group is None:
             raise GroupNotFound(f"subscription group [{name}] does not exist, {FAQ}")
         return group
 
     def find_or_create(self, name: str) -> SubscriptionGroup | None:
-        """Returns the group; None when it is not known and may not be created."""
+        """Returns the group, created with defaults if allowed; None if unknown and not allowed."""
         group = self.find(name)
         if group is not None or not self._may_create(name):
             return group
@@ -110,7 +110,10 @@ class SubscriptionGroups:
         return group
 
     def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Creates or replaces groups, with changes to their attributes; one invalid group refuses all."""
+        """Creates or replaces groups; raises Refused, and changes none of them, if one is invalid.
+
+        The attributes of a configuration are changes to those that the group has.
+        """
         after = [self._accepted(config) for config in configs if not self.is_light(config.groupName)]
         for config in after:
             log.info("Consumer group %s is set", config.groupName)
@@ -135,7 +138,7 @@ class SubscriptionGroups:
         return bool(self._forbidden) and self._forbidden.get(name, {}).get(topic, 0) & READ != 0
 
     def forbid(self, name: str, topic: str, may_read: bool) -> None:
-        """Forbids or allows a group to read one topic."""
+        """Forbids a group to read one topic, or allows it again if `may_read`."""
         bits = self._forbidden.get(name, {}).get(topic, 0)
         after = bits & ~READ if may_read else bits | READ
         if after == bits:
@@ -150,7 +153,7 @@ class SubscriptionGroups:
         self._changed()
 
     def delete(self, name: str) -> bool:
-        """Deletes a group; returns whether it existed."""
+        """Deletes the configuration of a group; returns whether the group existed."""
         self._forbidden.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
@@ -166,7 +169,7 @@ class SubscriptionGroups:
         )
 
     def load(self, data: bytes) -> int:
-        """Loads the groups of a subscriptionGroup.json over the built-in ones; returns how many."""
+        """Adds the groups of a subscriptionGroup.json to the built-in ones; returns how many the file has."""
         found = SubscriptionGroupWrapper.decode(data)
         for name, config in found.subscriptionGroupTable.items():
             self._table[name] = SubscriptionGroup(msgspec.structs.replace(config, groupName=name))

@@ -34,14 +34,14 @@ SWEEP_S = 10.0
 
 @dataclass(slots=True)
 class HeldLock:
-    """Lock of one queue."""
+    """Lock that one client holds on one queue until a time on the monotonic clock."""
 
     client_id: str
     until: float  # inclusive: at exactly this time the lock still holds
 
 
 class LockTable:
-    """Table of locks by group and queue. Times are seconds of a monotonic clock."""
+    """Table of queue locks by group and queue; times are seconds of a monotonic clock."""
 
     def __init__(
         self, live_s: float, max_locks: int = MAX_LOCKS, max_of_group: int = MAX_LOCKS_OF_GROUP
@@ -58,9 +58,10 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float
     ) -> tuple[list[MessageQueue], list[tuple[MessageQueue, str]]]:
-        """Locks queues for a client, or renews its locks.
+        """Locks queues or renews locks; returns the queues that the client holds now, and those taken over.
 
-        Returns the queues that the client holds now, and those taken over, with their former holder.
+        A queue is taken over after its lock expired, and comes with the client id of its former holder.
+        Queues that another client holds are in neither list.
         """
         held = self._groups.setdefault(group, {})
         got: list[MessageQueue] = []
@@ -93,7 +94,7 @@ class LockTable:
                 self._drop(group, queue)
 
     def holds_any(self, group: str, now: float) -> bool:
-        """Returns whether any client of the group holds a lock."""
+        """Returns whether any client of the group holds a lock that has not expired at `now`."""
         return any(now <= lock.until for lock in self._groups.get(group, {}).values())
 
     def sweep(self, now: float) -> None:
@@ -111,7 +112,7 @@ class LockTable:
 
 
 class LockHandler:
-    """Answers requests to lock and unlock queues."""
+    """Handles requests of consumers to lock (41) and unlock (42) queues."""
 
     def __init__(self, locks: LockTable, clock: Clock) -> None:
         self._locks = locks
@@ -141,7 +142,7 @@ class LockHandler:
         return Answer()
 
     async def watch(self) -> None:
-        """Runs until cancelled."""
+        """Removes locks from the table some time after they expired; runs until cancelled."""
         while True:
             await self._clock.sleep(SWEEP_S)
             self._locks.sweep(self._clock.monotonic())

@@ -26,7 +26,7 @@ SubscriptionSet: TypeAlias = tuple[tuple[str, str, str], ...]
 
 @dataclass(slots=True)
 class Member(Generic[C]):
-    """Client in a group, on one connection."""
+    """Client in one group on one connection, with the time of its last heartbeat."""
 
     client_id: str
     connection: C
@@ -37,12 +37,12 @@ class Member(Generic[C]):
     subscription_set: SubscriptionSet | None = None  # None: not known yet, a heartbeat may omit it
 
     def beats(self, beat: "Member[C]") -> None:
-        """Takes over the time of a newer heartbeat."""
+        """Copies the time of the newer heartbeat `beat` to this member."""
         self.seen, self.seen_ms = beat.seen, beat.seen_ms
 
 
 class SubscriptionSets:
-    """Different sets of subscriptions in a group, each stored once, however many members have it."""
+    """Distinct subscription sets of a group's members, each stored once with its number of members."""
 
     def __init__(self) -> None:
         self._kept: dict[SubscriptionSet, tuple[SubscriptionSet, int]] = {}  # and how many members have it
@@ -56,14 +56,14 @@ class SubscriptionSets:
         return (kept for kept, _ in self._kept.values())
 
     def add(self, added: SubscriptionSet) -> SubscriptionSet:
-        """Counts one more member with this set; returns the stored equal set."""
+        """Counts one more member with this subscription set; returns the stored object equal to `added`."""
         kept, count = self._kept.get(added, (added, 0))
         self._kept[kept] = kept, count + 1
         self.is_new |= count == 0
         return kept
 
     def remove(self, removed: SubscriptionSet | None) -> None:
-        """Counts one member less with this set."""
+        """Counts one member less with this subscription set, which is dropped with its last member."""
         if removed is None:
             return
         kept, count = self._kept[removed]
@@ -95,7 +95,7 @@ class ConsumerGroup(Generic[C]):
         return sum(map(len, islice(self.subscription_sets, MAX_COMPARED_SETS))) <= MAX_COMPARED_SUBSCRIPTIONS
 
     def differences(self) -> dict[SubscriptionSet, frozenset[str]]:
-        """Returns for each set the subscriptions, as text, that not all members have; empty if they agree."""
+        """Returns by subscription set its subscriptions, as text, that not all members have; {} if none."""
         texts = {one: _as_text(one) for one in islice(self.subscription_sets, MAX_COMPARED_SETS)}
         if len(set(texts.values())) < 2:
             return {}
@@ -104,7 +104,7 @@ class ConsumerGroup(Generic[C]):
 
 
 class Members(Generic[C]):
-    """Producers and consumers by group and by connection."""
+    """Table of connected producers and consumers, by group and by connection."""
 
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup[C]] = {}
@@ -120,12 +120,12 @@ class Members(Generic[C]):
         return group in self._consumers
 
     def consumers(self, group: str) -> list[str]:
-        """Returns client ids, each once: a client that reconnected must not count twice."""
+        """Returns the client ids of a group's consumers, each once even if it has several connections."""
         found = self._consumers.get(group)
         return list(dict.fromkeys(member.client_id for member in found.members.values())) if found else []
 
     def consumer(self, group: str, client_id: str | None) -> Member[C] | None:
-        """Returns the member with this id; if it has several connections, that of the newest."""
+        """Returns the consumer with this client id, on its newest connection; None if it is not connected."""
         found = self._consumers.get(group)
         for member in reversed(found.members.values()) if found else ():
             if member.client_id == client_id:
@@ -139,7 +139,7 @@ class Members(Generic[C]):
         return list(self._consumers)
 
     def producer(self, client_id: str) -> C | None:
-        """Returns the newest connection of a client that produces in any group."""
+        """Returns the newest connection of a client that produces in any group; None if there is none."""
         connections = self._producing.get(client_id)
         return next(reversed(connections)) if connections else None
 
@@ -154,7 +154,7 @@ class Members(Generic[C]):
         return found.subscriptions.get(topic) if found else None
 
     def reads(self, group: str, topic: str) -> bool:
-        """Returns False only for a connected group that does not subscribe to the topic (any more)."""
+        """Returns False only if the group is connected and does not subscribe to the topic; else True."""
         found = self._consumers.get(group)
         return found is None or not found.subscriptions or topic in found.subscriptions
 
@@ -167,7 +167,7 @@ class Members(Generic[C]):
     # Changes
 
     def add_producer(self, group: str, member: Member[C]) -> None:
-        """Registers a heartbeat of a producer."""
+        """Adds a producer to a group, or updates the heartbeat time of a known one."""
         connection = member.connection
         members = self._producers.setdefault(group, {})
         known = members.get(connection)
@@ -182,7 +182,7 @@ class Members(Generic[C]):
         connections[connection] = connections.pop(connection, 0) + 1
 
     def add_consumer(self, data: ConsumerData, member: Member[C], keeps_subscriptions: bool = False) -> bool:
-        """Registers a heartbeat of a consumer; returns whether the group's members or topics changed.
+        """Adds or updates a consumer by its heartbeat; returns whether the group's members or topics changed.
 
         `keeps_subscriptions`: the heartbeat omits the subscriptions on purpose.
         """
@@ -207,7 +207,7 @@ class Members(Generic[C]):
         return changed
 
     def remove_producer(self, group: str, connection: C) -> bool:
-        """Removes a producer; returns whether it was a member."""
+        """Removes the producer on this connection from a group; returns whether it was a member."""
         members = self._producers.get(group)
         member = members.pop(connection, None) if members else None
         if members is None or member is None:
@@ -219,7 +219,7 @@ class Members(Generic[C]):
         return True
 
     def remove_consumer(self, group: str, connection: C) -> bool:
-        """Removes a consumer; returns whether it was a member."""
+        """Removes the consumer on this connection from a group; returns whether it was a member."""
         found = self._consumers.get(group)
         member = found.members.pop(connection, None) if found else None
         if found is None or member is None:
@@ -238,14 +238,15 @@ class Members(Generic[C]):
         return [group for group in groups if self.remove_consumer(group, connection)]
 
     def oldest_heartbeat(self) -> float | None:
-        """Returns the earliest of all members' last heartbeats; None when there is no member."""
+        """Returns the earliest of all members' last heartbeats (monotonic time); None without members."""
         groups = (*(group.members for group in self._consumers.values()), *self._producers.values())
         return min((member.seen for members in groups for member in members.values()), default=None)
 
     def expire(self, since: float) -> tuple[list[tuple[str, C]], list[C]]:
-        """Removes members without a heartbeat since then; a client may stop sending them for one group only.
+        """Removes members with no heartbeat since `since`; returns consumers, and connections left groupless.
 
-        Returns the removed consumers with their group's name, and connections that are in no group any more.
+        The consumers come with their group's name; the connections are those that are in no group any more. A
+        client may stop sending heartbeats for one group only.
         """
         consumers = _silent(((name, group.members) for name, group in self._consumers.items()), since)
         producers = _silent(self._producers.items(), since)
@@ -258,9 +259,9 @@ class Members(Generic[C]):
 
 
 def _subscribe(group: ConsumerGroup[C], member: Member[C], sent: Iterable[SubscriptionData]) -> bool:
-    """Takes over the subscriptions of a heartbeat.
+    """Stores a heartbeat's subscriptions in group and member; returns whether topics were added or removed.
 
-    Returns whether topics were added or removed; a newer expression alone does not count.
+    A newer expression alone does not count.
     """
     known = group.subscriptions
     topics = set()
@@ -286,7 +287,7 @@ def _subscribe(group: ConsumerGroup[C], member: Member[C], sent: Iterable[Subscr
 
 
 def _as_text(subscriptions: SubscriptionSet) -> frozenset[str]:
-    """Returns texts that are equal for equal subscriptions: order and blanks of tags do not count."""
+    """Returns subscriptions as normalized texts, in which order and blanks of tags make no difference."""
     return frozenset(
         f"{topic} {_tags(expression)}" if kind == TAG else f"{topic} {kind} {expression}"
         for topic, kind, expression in subscriptions
@@ -315,7 +316,7 @@ def _forget(groups_of: dict[C, set[str]], connection: C, group: str) -> None:
 
 
 def _forget_client(producing: dict[str, dict[C, int]], member: Member[C]) -> None:
-    """Counts one group less in which the member's client produces."""
+    """Counts one producer group less for the member's client and connection, and drops them at zero."""
     connections = producing[member.client_id]
     connections[member.connection] -= 1
     if not connections[member.connection]:

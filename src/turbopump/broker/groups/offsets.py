@@ -1,4 +1,4 @@
-"""Committed offsets of each group: the table, its file, and the requests about it (14, 15).
+"""Committed offsets of consumer groups: the table, its file, and the requests to read and commit (14, 15).
 
 An offset is the next one to be read. In: commits, also those that come with a pull, and resets by an
 operator. Out: offsets. A commit may go back, or beyond the end of a queue: the table stores what was
@@ -72,7 +72,7 @@ class OffsetsFile(msgspec.Struct):
 
 
 class CommittedOffsets:
-    """Table of committed offsets, pending resets and last pulled offsets."""
+    """Table of committed, pending reset and last pulled offsets, by group, topic and queue."""
 
     def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
         self.file_name = LIGHT_FILE if light_queues else FILE
@@ -98,7 +98,7 @@ class CommittedOffsets:
     # Committed
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Stores an offset; returns False when it is ignored because a reset is pending."""
+        """Stores an offset, lower ones too; returns False if it is ignored because a reset is pending."""
         if self._resets and self.is_reset(group, topic, queue_id):
             return False
         if self._light_queues and not self.is_used(topic):
@@ -118,15 +118,15 @@ class CommittedOffsets:
         return True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """Returns the committed offset; -1 when the group has never committed there."""
+        """Returns the committed queue offset; -1 when the group has never committed on this queue."""
         return _get(self._table, group, topic, queue_id)
 
     def of_group(self, group: str, topic: str) -> dict[int, int]:
-        """Returns all that the group has committed on a topic, by queue."""
+        """Returns the group's committed offsets on a topic, by queue id."""
         return dict(self._table.get(group, {}).get(topic, {}))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Replaces the target's offsets on a topic by those of the source."""
+        """Copies the offsets of group `source` on a topic to group `target`, and drops its pending resets."""
         queues = self._table.get(source, {}).get(topic)
         if queues is not None:
             self._table.setdefault(target, {})[topic] = dict(queues)
@@ -143,19 +143,19 @@ class CommittedOffsets:
     # Pulled
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """Records the offset that the group was given last, ahead of its commits. Kept in memory only."""
+        """Records, in memory only, the offset that follows the group's last pull of a queue."""
         if not self._light_queues or self.is_used(topic):
             _put(self._pulled, group, topic, queue_id, next_offset)
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """Returns the last pulled offset, or the committed one without a pull; -1 without either."""
+        """Returns the offset that follows the last pull, or else the committed one; -1 without either."""
         pulled = _get(self._pulled, group, topic, queue_id)
         return pulled if pulled != NONE else self.query(group, topic, queue_id)
 
     # Reset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Sets the offset of a group; its commits are ignored until a pull was answered with the offset."""
+        """Sets the group's offset; ignores the group's commits until a pull was answered with this offset."""
         _put(self._resets, group, topic, queue_id, offset)
         _put(self._table, group, topic, queue_id, offset)
         self._changed()
@@ -168,7 +168,7 @@ class CommittedOffsets:
         return _get(self._resets, group, topic, queue_id) != NONE
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int:
-        """Returns the pending reset for the consumer that pulls now, and ends it; -1 without one."""
+        """Returns the offset of a pending reset and ends the reset; -1 when none is pending."""
         offset = _get(self._resets, group, topic, queue_id)
         if offset != NONE:
             _drop(self._resets, group, topic, queue_id)
@@ -176,13 +176,13 @@ class CommittedOffsets:
         return offset
 
     def drop_resets(self) -> None:
-        """Drops pending resets: they are made through the consumers from now on."""
+        """Drops all pending resets, when resets are to be made through the consumers; offsets stay as set."""
         self._resets.clear()
 
     # All
 
     def forget_topic(self, topic: str) -> None:
-        """Removes all offsets on a topic."""
+        """Removes the committed, reset and pulled offsets of all groups on a topic."""
         gone = [group for group, topics in self._table.items() if topic in topics]
         for table in (self._table, self._resets, self._pulled):
             for group in list(table):
@@ -193,7 +193,7 @@ class CommittedOffsets:
             self._changed()
 
     def forget_group(self, group: str) -> None:
-        """Removes all offsets of a group."""
+        """Removes the committed, reset and pulled offsets of a group."""
         gone = group in self._table
         for table in (self._table, self._resets, self._pulled):
             table.pop(group, None)
@@ -201,10 +201,10 @@ class CommittedOffsets:
             self._changed()
 
     def recover(self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int) -> int | None:
-        """Brings offsets back into their queues when the broker starts.
+        """Clamps offsets to their queues at start; returns the lowest log end of recent crashes, or None.
 
-        After a crash, consumers that were beyond the end of the recovered log have to go back. Returns where
-        the log ended after the first crash of the last minutes; None when there was none.
+        After a crash, consumers that were beyond the end of the recovered log have to go back.
+        `recovered_end` is the end of the log if the broker has just crashed, else None.
         """
         self.clamp(lambda topic, queue_id: _end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
@@ -214,7 +214,7 @@ class CommittedOffsets:
         return min((end for end, _ in self._crashes), default=None)
 
     def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
-        """Moves offsets beyond the end of their queue back to it; returns how many there were."""
+        """Moves offsets beyond the end of their queue back to the end; returns how many were moved."""
         clamped = 0
         for table in (self._table, self._resets):
             for group, topic, queues in _rows(table):
@@ -235,7 +235,7 @@ class CommittedOffsets:
     # File
 
     def load(self, data: bytes) -> int:
-        """Replaces the table by the content of a consumerOffset.json; returns how many entries it has."""
+        """Replaces the table by a consumerOffset.json; returns its number of topic@group entries."""
         try:
             found = msgspec.convert(dialect.loads(data, MAX_FILE_BYTES), OffsetsFile, strict=False)
         except msgspec.ValidationError as error:
@@ -254,7 +254,7 @@ class CommittedOffsets:
         return b"".join(self.slices())
 
     def slices(self) -> Iterator[bytes]:
-        """Yields the content of the file in pieces, so that the loop can serve requests between them.
+        """Marks the table clean and yields its file's content in pieces; requests can be served in between.
 
         Each offset is that of the moment when its piece is made. A commit after the first piece makes the
         table dirty again.
@@ -279,7 +279,7 @@ class CommittedOffsets:
         yield b"}}\n"
 
     def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
-        """Removes and returns the offsets of light groups on light queues, which Apache stores separately."""
+        """Removes from `rows` and returns offsets of light groups on light queues, which are stored apart."""
         keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
         keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
         return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]
@@ -306,7 +306,10 @@ class CommittedOffsets:
 
 
 def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> int:
-    """Stores an offset; returns the one before, or -1. Written out because every pull and commit calls it."""
+    """Stores an offset in `table`; returns the previous one, or -1 without one.
+
+    Written out because every pull and commit calls it.
+    """
     topics = table.get(group)
     if topics is None:
         topics = table[group] = {}
@@ -344,7 +347,7 @@ def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
 
 
 def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
-    """Yields one line for each topic of a group, some lines at a time."""
+    """Yields the rows as lines of JSON, one line per row, in chunks of `ROWS_PER_TURN` lines."""
     for first in range(0, len(rows), ROWS_PER_TURN):
         part = b",\n".join(
             msgspec.json.encode(key) + b":" + msgspec.json.encode(queues)
@@ -354,7 +357,7 @@ def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes
 
 
 def first_offset(queues: ConsumeQueues, reader: QueueReader, topic: str, queue_id: int) -> int | None:
-    """Returns where a group without a commit starts in a queue; None when its consumer decides."""
+    """Returns the offset at which a group without a commit starts; None if its consumer has to decide."""
     queue = queues.find(topic, queue_id)
     if queue is None:
         return 0
@@ -364,7 +367,7 @@ def first_offset(queues: ConsumeQueues, reader: QueueReader, topic: str, queue_i
 
 
 class OffsetHandler:
-    """Answers queries and commits of offsets (14, 15).
+    """Handles requests to query (14) and to commit (15) consume offsets.
 
     `first_offset` returns where a group without a commit starts, or None when its consumer decides.
     """
@@ -394,7 +397,7 @@ class OffsetHandler:
         }
 
     def query(self, request: Request[QueryConsumerOffsetRequest]) -> Answer:
-        """Returns the committed offset, or where a group without a commit starts (see the module)."""
+        """Answers with the committed offset, or where a group without one starts, or QUERY_NOT_FOUND."""
         header = request.header
         where = header.consumerGroup, header.topic, header.queueId
         offset = self._offsets.query(*where)
@@ -414,7 +417,7 @@ class OffsetHandler:
         return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
 
     def update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
-        """Commits an offset; a refusal of a one-way commit is logged."""
+        """Commits an offset; answers a refusal with its code, and logs the refusal of a one-way commit."""
         try:
             return self._update(request)
         except Refused as refusal:
@@ -460,7 +463,7 @@ class OffsetHandler:
         return Answer({})
 
     def _ensure_group(self, group: str) -> None:
-        """Creates the group of a commit if it may; otherwise accepts a bounded number of unknown groups.
+        """Creates the group if allowed; else permits up to `MAX_UNKNOWN_GROUPS`, then raises GroupNotFound.
 
         A pull consumer may commit before anything else has made its group known to this broker. If that were
         refused, the offset would be lost without an error, since most commits are one-way.
@@ -477,12 +480,12 @@ class OffsetHandler:
             self._unusual.log(self._clock.monotonic(), words, group)
 
     def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
-        """Returns whether the queue and the group exist: peers may ask about any name."""
+        """Returns whether the group exists and the topic has this queue: peers may ask about any name."""
         found = self._topics.find(topic)
         queues = max(found.read_queues, found.write_queues) if found is not None else 0
         return 0 <= queue_id < queues and self._groups.find(group) is not None
 
 
 def _is_consumer(command: Command) -> bool:
-    """Returns whether a commit comes from a consumer: Java's are one-way, Go's are known by the language."""
+    """Returns whether a commit comes from a consumer, not a tool: it is one-way, or its language is Go."""
     return command.is_oneway or command.language == "GO"

@@ -65,14 +65,17 @@ class ConsumerRelay:
         }
 
     async def running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Command:
-        """Returns what a consumer reports about itself."""
+        """Asks one consumer for its running info and returns the consumer's answer."""
         header = request.header
         return await self._ask(
             request.command, header.consumerGroup, header.clientId, request.command.ext or {}
         )
 
     async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Command:
-        """Has a consumer consume one message now: sends the record, and the flags that 5.x clients read."""
+        """Sends one stored message to a consumer, to consume it now, and returns the consumer's answer.
+
+        The request also has the flags that 5.x clients read.
+        """
         header = request.header
         fields = dict(request.command.ext or {}) | {"brokerName": self._broker_name}
         topic = self._topics.find(header.topic) if header.topic else None
@@ -85,7 +88,7 @@ class ConsumerRelay:
         return await self._ask(request.command, header.consumerGroup, header.clientId, fields, record)
 
     async def status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
-        """Returns the offsets of one consumer, or of all of the group that answer in time."""
+        """Answers with the offsets of one consumer, or of all consumers of the group that answer in time."""
         header = request.header
         group = self._members.consumer_group(header.group)
         if group is None:
@@ -138,7 +141,10 @@ class ConsumerRelay:
 
 
 async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
-    """Returns the offsets of the consumers that answer; the others are left out and counted in the log."""
+    """Asks consumers for their offsets; returns, by client id, those of the ones that answer in time.
+
+    The others are left out and counted in the log.
+    """
     turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     table: dict[str, dict[MessageQueue, int]] = {}
     bytes_left = MAX_STATUS_BYTES

@@ -34,7 +34,7 @@ OffsetsReset = Callable[[str, str, Iterable[int]], None]
 
 
 class ResetHandler:
-    """Resets offsets. `tell_pulls` is called with group, topic and queues after a reset on the broker."""
+    """Handles offset resets; calls `tell_pulls` with group, topic and queue ids after one on the broker."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ResetHandler:
         return Answer(body=self._body(header.topic, offsets).encode())
 
     def _targets(self, header: ResetOffsetRequest, topic: Topic) -> dict[int, int]:
-        """Returns the new offset of each queue that is reset."""
+        """Returns the new offset of each queue to reset, by queue id; raises SystemFailure without queues."""
         queue_id = ALL_QUEUES if header.queueId is None else header.queueId
         if queue_id < 0:
             offsets = {number: self._by_time(header, number) for number in range(topic.read_queues)}
@@ -103,7 +103,7 @@ class ResetHandler:
         return header.offset
 
     def _by_time(self, header: ResetOffsetRequest, queue_id: int) -> int:
-        """Returns the offset at a time; a negative time means the end of the queue."""
+        """Returns the queue offset at the header's timestamp; the end of the queue if that is negative."""
         queue = self._store.queues.find(header.topic, queue_id)
         if queue is None:
             return 0
@@ -143,7 +143,10 @@ class ResetHandler:
         return Answer(body=body.encode(), remark=NOT_SET)
 
     def _target(self, header: ResetOffsetRequest, queue_id: int) -> int:
-        """Returns the new offset of a queue: never after the committed one, unless it is forced."""
+        """Returns the offset at the header's timestamp, at most the committed one unless `isForce` is set.
+
+        Raises SystemFailure for a group that has committed nothing on the queue.
+        """
         committed = self._offsets.query(header.group, header.topic, queue_id)
         if committed == NONE:
             raise SystemFailure(f"THe consumer group <{header.group}> not exist")
