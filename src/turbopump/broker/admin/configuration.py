@@ -30,7 +30,7 @@ EXPORTED = {"useTLS": "false", "slaveReadEnable": "false", "filterServerNums": "
 
 
 class ConfigurationHandler:
-    """Shows and changes the configuration. `apply` is called with the whole configuration after a change."""
+    """Handles requests to show and change the configuration; calls `apply` with all of it after a change."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, apply: Callable[[BrokerConfig], None]) -> None:
         self.config = config
@@ -49,7 +49,10 @@ class ConfigurationHandler:
         return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
 
     def update(self, request: Request[None]) -> Answer:
-        """Changes all keys of a request, or none. Apache ignores an unknown key; here it is refused."""
+        """Changes the keys in the body until the broker stops; raises Refused, changing none, if one is bad.
+
+        Apache ignores an unknown key; here it is refused.
+        """
         after = self.config
         unused: list[str] = []
         warnings: list[str] = []
@@ -98,7 +101,7 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
 
 
 def _check_without_field(key: str, text: str) -> None:
-    """Refuses unknown keys and keys of features that are not supported; accepts keys without effect."""
+    """Raises SystemFailure for an unknown key or unsupported feature; accepts known keys without effect."""
     fixed = settings.FIXED.get(key)
     is_off = fixed is not None and text.lower() in fixed.accepted
     if key in settings.LATER or (fixed is not None and not is_off):

@@ -16,7 +16,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class ConnectionHandler:
-    """Answers requests about connected producers and consumers."""
+    """Handles requests of tools about connected producers and consumers, and who reads a topic."""
 
     def __init__(self, members: Members[Connection], offsets: CommittedOffsets) -> None:
         self._members = members
@@ -63,7 +63,7 @@ class ConnectionHandler:
         return Answer(body=bodies.ProducerTableInfo(data=data).encode())
 
     def readers(self, request: Request[QueryTopicConsumeByWhoRequest]) -> Answer:
-        """Returns the groups that subscribe to a topic now, or have committed an offset on it."""
+        """Answers with the groups that subscribe to a topic now, or have committed an offset on the topic."""
         topic = request.header.topic
         groups = {*self._members.groups_of_topic(topic), *self._offsets.groups_of_topic(topic)}
         return Answer(body=bodies.GroupList(groupList=sorted(groups)).encode())

@@ -1,4 +1,4 @@
-"""Creates and changes (200, 225), deletes (207), shows (201, 352) and forbids (353) consumer groups."""
+"""Handles tools' requests about groups: set (200, 225), delete (207), show (201, 352), forbid reads (353)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,7 +25,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class GroupHandler:
-    """Answers requests about the configuration of groups. `settled` returns when a change is on disk."""
+    """Handles requests about the configuration of groups; awaits `settled` until a change is on disk."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class GroupHandler:
         return Answer()
 
     def show_all(self, request: Request[GetAllSubscriptionGroupRequest]) -> Answer:
-        """Returns all groups, also for a page: a client that asks for pages stops at the total."""
+        """Answers with all groups, even if one page is asked for: the client stops at the total anyway."""
         table = self._groups.to_wire()
         total = len(table.subscriptionGroupTable)
         return Answer(GetAllSubscriptionGroupResponse(totalGroupNum=total), table.encode())
@@ -90,7 +90,7 @@ class GroupHandler:
         return Answer(body=group.config.encode())
 
     async def forbid(self, request: Request[UpdateGroupForbiddenRequest]) -> Answer:
-        """Forbids or allows a group to read one topic, or only returns whether it may."""
+        """Forbids or allows a group to read a topic, if `readable` is given; answers whether it may read."""
         header = request.header
         if header.readable is not None:
             if not header.readable:

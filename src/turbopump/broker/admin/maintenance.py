@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class MaintenanceHandler:
-    """Answers requests to clean up the store."""
+    """Handles requests to remove expired queues, unknown topics and expired log files from the store."""
 
     def __init__(
         self, store: Storage, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
@@ -42,7 +42,7 @@ class MaintenanceHandler:
         return Answer()
 
     async def clean_topics(self, request: Request[None]) -> Answer:
-        """Removes queues of topics that are no longer in the table."""
+        """Removes queues and offsets of topics that the store has but the topic table has not."""
         unknown = sorted(self._store.queues.topics(but={topic.name for topic in self._topics.all()}))
         keeps = self._topics.is_system
         gone = [name for name in unknown if not keeps(name) and not name.startswith(LIGHT_PREFIX)]
@@ -60,13 +60,13 @@ class MaintenanceHandler:
         return Answer()
 
     def delete_old_files(self, request: Request[None]) -> Answer:
-        """Deletes expired files at the next check, at any hour; how long files are kept does not change."""
+        """Has expired log files deleted at the next check, at any hour; the retention time stays the same."""
         log.info("Asked by %s to delete expired commit log files at any hour", request.connection)
         self._store.retention.ask()
         return Answer()
 
     def _is_wanted(self, topic: str, queue_id: int) -> bool:
-        """Returns whether the topic has such a queue, or a group has a committed offset on it."""
+        """Returns whether to keep a queue: its topic has it, or a group has committed an offset on it."""
         if self._topics.is_system(topic):  # there may be more delay levels than their topic has queues
             return True
         found = self._topics.find(topic)

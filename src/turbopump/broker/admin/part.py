@@ -1,4 +1,4 @@
-"""Builds the admin package: one handler for each subject."""
+"""Builds the admin part of the broker: one request handler for each subject."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from turbopump.broker.part import Context, Part
 
 @dataclass(kw_only=True)
 class AdminPart(Part):
-    """Topic handler, whose requests the metrics observe."""
+    """Admin part of the broker, with the topic handler, whose requests the metrics observe."""
 
     topics: TopicHandler
 
@@ -65,7 +65,7 @@ async def build(context: Context) -> AdminPart:
 
 
 def _as_running(context: Context) -> BrokerConfig:
-    """Returns the configuration with the addresses that were found out at start."""
+    """Returns the configuration with the actual port and addresses of this running broker filled in."""
     config = context.config()
     host, _, port = context.address.rpartition(":")
     listening = replace(

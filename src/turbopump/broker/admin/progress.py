@@ -1,4 +1,4 @@
-"""Progress of groups: of one (208), of all (317), in time (303), compared (308), topics (343), cloning (314).
+"""Progress of groups: one (208), all (317), by time (303), compared (308), topics read (343), cloning (314).
 
 A topic on which a group has committed counts, unless the group is connected and no longer subscribes to it.
 """
@@ -47,7 +47,7 @@ QUEUES_PER_TURN = 500  # ... and within, when a topic has many
 
 
 class ProgressHandler:
-    """Answers requests about how far groups have read."""
+    """Handles requests about how far groups have read, and to clone the offsets of a group."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ProgressHandler:
         }
 
     async def of_group(self, request: Request[GetConsumeStatsRequest]) -> Answer:
-        """Returns the progress of a group on the listed topics, on one topic, or on all that it reads."""
+        """Answers with a group's offsets and queue ends on the listed topics, one topic, or all it reads."""
         header = request.header
         group = header.consumerGroup
         listed = [name for name in (header.topicList or "").split(";") if name]
@@ -97,7 +97,7 @@ class ProgressHandler:
         return Answer(body=stats.encode())
 
     async def of_all(self, request: Request[GetBrokerConsumeStatsRequest]) -> Answer:
-        """Returns the progress of every known group, also of those that have read nothing."""
+        """Answers with offsets and queue ends of every known group, also of groups that have read nothing."""
         body = ConsumeStatsList(brokerAddr=self._address)
         in_flight = 0
         consumed = _Consumed(self._store.times)
@@ -134,7 +134,10 @@ class ProgressHandler:
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
-        """Returns by queue the lowest offset of all groups but the filtered ones, or AHEAD."""
+        """Answers by queue with the lowest offset of all groups but `filterGroups`, or AHEAD.
+
+        AHEAD (the greatest i64) stands for a queue on which these groups are ahead of `compareGroup`.
+        """
         header = request.header
         left_out = {name for name in (header.filterGroups or "").split(",") if name}
         least: dict[int, int] = {}
@@ -153,7 +156,7 @@ class ProgressHandler:
         return Answer(body=TopicList(brokerAddr=self._address, topicList=found).encode())
 
     def clone(self, request: Request[CloneGroupOffsetRequest]) -> Answer:
-        """Copies the offsets of one group to another, on one topic or on all."""
+        """Copies the committed offsets of one group to another, on one topic or on all its topics."""
         header = request.header
         names.check_group(header.destGroup)
         one = (header.topic or "").strip()
@@ -226,7 +229,7 @@ class ProgressHandler:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Log positions of a queue's first message, its last, the last one consumed, and the one that follows."""
+    """Log offsets of a queue's first message, last, last consumed and next to consume; -1 without one."""
 
     first: int = NONE
     last: int = NONE
@@ -235,7 +238,7 @@ class _Span:
 
 
 def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -> QueueTimeSpan:
-    """Returns when these messages were stored, and how long the next one has waited."""
+    """Returns the store times of a span's messages, and the ms that the next one to consume has waited."""
     first_ms, last_ms, consumed_ms = times[span.first], times[span.last], times[span.consumed]
     return QueueTimeSpan(
         consumeTimeStamp=consumed_ms,
@@ -250,7 +253,7 @@ def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -
 
 
 class _Consumed:
-    """Store times of the last messages that groups consumed, read together and filled in at the end."""
+    """Collects OffsetWrappers and sets the store times of their last consumed messages in one read."""
 
     def __init__(self, times: MessageTimes) -> None:
         self._times = StoreTimes(times)

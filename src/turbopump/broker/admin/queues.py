@@ -16,7 +16,7 @@ NO_FILTER = "null"
 
 
 class QueueHandler:
-    """Answers requests for the entries of a queue."""
+    """Handles requests of tools for the entries of a consume queue."""
 
     def __init__(self, queues: ConsumeQueues, members: Members[Connection], filters: GroupFilters) -> None:
         self._queues = queues
@@ -27,7 +27,7 @@ class QueueHandler:
         return {RequestCode.QUERY_CONSUME_QUEUE: Route(QueryConsumeQueueRequest, self.show)}
 
     def show(self, request: Request[QueryConsumeQueueRequest]) -> Answer:
-        """Returns entries from an index on, at most those of one file; no body when the index is outside."""
+        """Answers with entries from `index` on, at most those of one file; no body if out of range."""
         header = request.header
         topic, queue_id, index = header.topic or "", header.queueId, header.index
         queue = self._queues.find(topic, queue_id) if topic and queue_id >= 0 else None
@@ -52,7 +52,7 @@ def _entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueDa
 
 
 def _entry(queue: ConsumeQueue, offset: int, size: int, stored: int) -> ConsumeQueueData:
-    """Returns one entry; its tag code may be in an extension file, which may be deleted."""
+    """Returns one entry for tools; `msg` says so if its tag code was in a deleted extension file."""
     tags_code = queue.tags_code(stored)
     entry = ConsumeQueueData(physicOffset=offset, physicSize=size, tagsCode=tags_code or 0)
     if tags_code is None:

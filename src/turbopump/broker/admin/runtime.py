@@ -30,7 +30,7 @@ NOT_THERE = {
 
 
 class RuntimeHandler:
-    """Answers requests for the runtime table."""
+    """Handles requests for the broker's runtime table (28), which describes its state as texts by key."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RuntimeHandler:
         servers: Sequence[Server] = (),
         timed: Callable[[], TimerProgress] = TimerProgress,
     ) -> None:
-        """`delayed` returns by delay level the first waiting offset and the end of its queue."""
+        """`delayed` returns by delay level the first offset that waits, and the end of the level's queue."""
         self._store = store
         self._traffic = traffic
         self._statistics = statistics
@@ -170,7 +170,7 @@ def lasted(milliseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """Formats a number of bytes as Apache prints it: `1.5 MiB`."""
+    """Returns a number of bytes as text in Apache's form: `1.5 MiB`."""
     if count < 1024:
         return f"{count} B"
     amount = float(count)

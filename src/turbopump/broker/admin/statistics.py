@@ -9,7 +9,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class StatisticsHandler:
-    """Answers requests for statistics."""
+    """Handles requests for one statistic over the last minute, hour and day."""
 
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics

@@ -1,4 +1,4 @@
-"""Store times of many messages, read together in a thread because old ones come from the disk."""
+"""Reads store times of many messages together, in a thread because old ones come from the disk."""
 
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.times import MessageTimes
@@ -7,14 +7,14 @@ NONE = -1
 
 
 class StoreTimes:
-    """Store times of messages: first `find` all messages, then `read`, then look up each."""
+    """Reads store times of many messages at once: `find` all messages, then `read`, then look up each."""
 
     def __init__(self, source: MessageTimes) -> None:
         self._source = source
         self._times = {NONE: NONE}
 
     def find(self, queue: ConsumeQueue, offset: int) -> int:
-        """Returns where the message is in the log; -1 when there is none."""
+        """Marks a message for `read`; returns its log offset, or -1 if the queue has none at `offset`."""
         entry = queue.entry(offset)
         position = NONE if entry is None else entry[0]
         self._times[position] = NONE
@@ -25,5 +25,5 @@ class StoreTimes:
         self._times |= await self._source.read(wanted)
 
     def __getitem__(self, position: int) -> int:
-        """Returns the store time in milliseconds; -1 when there is no such message (any more)."""
+        """Returns the store time in ms of the message at a log offset; -1 if there is no such message."""
         return self._times[position]

@@ -1,4 +1,4 @@
-"""Creates and changes (17, 18), deletes (215), shows (21, 351, 305) and measures (202) topics."""
+"""Handles tools' requests about topics: set (17, 18), delete (215), show (21, 351, 305), measure (202)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class TopicHandler:
-    """Answers requests about topics. `settled` returns when a change is on disk and at the name servers."""
+    """Handles requests about topics; awaits `settled` until changes are on disk and at the name servers."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class TopicHandler:
         return Answer(remark=NOT_SET)
 
     async def delete(self, request: Request[DeleteTopicRequest]) -> Answer:
-        """Deletes a topic, or what may be left of a topic that was deleted before.
+        """Deletes a topic with its queues and offsets, or what is left of a topic deleted before.
 
         The checkpoint comes first: recovery starts after it and does not rebuild the queues from the log.
         """
@@ -125,7 +125,7 @@ class TopicHandler:
         return Answer()
 
     def show_all(self, request: Request[GetAllTopicConfigRequest]) -> Answer:
-        """Returns all topics, or a page from `topicSeq` on while the asker's data version is current."""
+        """Answers with all topics or one page; the first page if the asker's data version is outdated."""
         header = request.header
         topics = sorted(self._topics.all(), key=lambda topic: topic.name)
         total = len(topics)

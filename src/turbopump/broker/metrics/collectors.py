@@ -51,7 +51,7 @@ PROCESSORS = (
 
 
 class Collector(Protocol):
-    """Source of metric families."""
+    """Interface of a source of metric families that the configuration can switch off."""
 
     subject: str
     """The configuration field that switches it off."""
@@ -61,7 +61,7 @@ class Collector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequests:
-    """Numbers of waiting requests, by what they wait for."""
+    """Counts of requests not begun, waiting for a sync, running and parked, and of open connections."""
 
     to_begin: int
     for_sync: int
@@ -71,7 +71,7 @@ class WaitingRequests:
 
 
 class BrokerFigures:
-    """Metrics of the broker as a whole."""
+    """Collects metrics of the broker as a whole: permission, counts of topics, groups and requests."""
 
     subject = "stats"
 
@@ -107,7 +107,7 @@ class BrokerFigures:
 
 
 class RequestFigures:
-    """Metrics of messages in and out. Sizes are counted later, from queue entries, not while sending."""
+    """Collects metrics of stored and pulled messages; sizes are counted later, from queue entries."""
 
     subject = "requests"
 
@@ -134,7 +134,7 @@ class RequestFigures:
         ]
 
     def stored(self, puts: QueueCounts) -> None:
-        """Notes stored messages, whose sizes are counted later."""
+        """Queues stored messages, whose sizes are counted later; skips retry and dead letter topics."""
         if not is_retry_or_dlq(puts.queue.topic):
             self._pending.append((puts.queue, puts.queue.counted - puts.messages, puts.messages))
 
@@ -142,7 +142,7 @@ class RequestFigures:
         self._sizes.pop(topic, None)
 
     async def watch(self) -> None:
-        """Runs until cancelled."""
+        """Counts the sizes of newly stored messages every second; runs until cancelled."""
         while True:
             await self._clock.sleep(COUNT_SIZES_S)
             await self._count_pending()
@@ -211,7 +211,7 @@ TYPES_OF_TOPICS = {SCHEDULE_TOPIC: "delay", HALF_TOPIC: "transaction"}
 
 
 class ConnectionFigures:
-    """Metrics of connected producers and consumers."""
+    """Collects the numbers of connected producers and consumers by language and version."""
 
     subject = "connections"
 
@@ -239,7 +239,7 @@ class ConnectionFigures:
 
 
 class StoreFigures:
-    """Metrics of the store."""
+    """Collects metrics of the store: disk use, bytes not synced or dispatched, age of the oldest message."""
 
     subject = "store"
 
@@ -274,7 +274,7 @@ class StoreFigures:
 
 
 class RemotingFigures:
-    """Latency of requests. Sends are measured by how long it took to store the messages."""
+    """Collects latencies of requests; those of successful sends are the times to store the messages."""
 
     subject = "remoting"
 
@@ -296,7 +296,7 @@ class RemotingFigures:
         ]
 
     def observe(self, observed: AnsweredRequest) -> None:
-        """Counts an answered request, except successful sends, which `Traffic` counts."""
+        """Adds an answered request to the latencies, except successful sends, which `Traffic` counts."""
         if observed.code in SENDS and observed.answer == ResponseCode.SUCCESS:
             return
         kind = (observed.code, observed.answer, observed.was_parked)

@@ -32,7 +32,7 @@ class Exporter:
         await self._http.stop()
 
     async def page(self) -> Content:
-        """Returns the page; other requests are served while it is put together."""
+        """Returns the metrics page; other requests are served while the page is put together."""
         config = self._config()
         common = common_labels(config)
         out: list[str] = []
@@ -49,7 +49,7 @@ class Exporter:
 
 
 def common_labels(config: BrokerConfig) -> Labels:
-    """Returns the labels of every sample: the operator's own, and the identity of the broker."""
+    """Returns the labels that every sample has: the operator's own, and the broker's cluster and name."""
     identity = config.identity
     pairs = (item.partition(":") for item in config.metrics.labels)
     return {

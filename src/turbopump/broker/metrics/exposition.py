@@ -16,7 +16,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 
 class Histogram:
-    """Counts of values by bucket. Each bucket has an upper bound, inclusive; the last one has none."""
+    """Counts of values by bucket; upper bounds are inclusive, and the last bucket has none."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -35,7 +35,7 @@ Value: TypeAlias = int | float | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Metric with all its samples."""
+    """Prometheus metric family: name, type, help text, and all samples with their labels."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -44,7 +44,7 @@ class Family:
 
 
 def lines(family: Family, common: Labels) -> Iterator[str]:
-    """Yields the lines of a family, none without samples. `common` labels are added to every sample."""
+    """Yields the text lines of a family, with `common` labels added to every sample; none without samples."""
     if family.samples:
         yield f"# HELP {family.name} {_escaped(family.words)}\n"
         yield f"# TYPE {family.name} {family.kind}\n"

@@ -29,7 +29,7 @@ NO_MESSAGE = -1
 
 @dataclass(slots=True)
 class Lag:
-    """Lag of one group on one topic."""
+    """Lag of one group on one topic: unread and in-flight messages, and the ages of the first ones."""
 
     group: str
     topic: str
@@ -63,7 +63,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Lag], int]], ...] = (
 
 
 class LagFigures:
-    """Metrics of the lag of connected groups, for each topic that they subscribe to."""
+    """Collects the lag of connected groups on each topic they subscribe to, and counts of dead letters."""
 
     subject = "lag"
 
@@ -155,7 +155,7 @@ def _positions(lags: Iterable[Lag]) -> list[int]:
 
 
 def _earlier(position: int, queue: ConsumeQueue, offset: int) -> int:
-    """Returns the lower log position of the message at this offset and `position`."""
+    """Returns the lower of `position` and the log offset of the message at queue offset `offset`."""
     entry = queue.entry(max(offset, queue.min_offset))
     if entry is None:
         return position

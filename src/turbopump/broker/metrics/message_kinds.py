@@ -18,7 +18,7 @@ NO_LABELS: Labels = {}
 
 
 class TransactionFigures:
-    """Metrics of open, committed and rolled back transactions."""
+    """Collects metrics of open, committed and rolled back half messages, by topic."""
 
     subject = "requests"
 
@@ -29,7 +29,7 @@ class TransactionFigures:
         transactions.on_ended = self.ended
 
     def ended(self, topic: str, decision: HalfDecision, age_ms: int, count: int = 1) -> None:
-        """Counts half messages that were committed or rolled back."""
+        """Counts half messages of a topic as committed or rolled back, and the age of committed ones."""
         self._ended[decision][topic] += count
         if decision is HalfDecision.COMMIT:
             self._ages.setdefault(topic, Histogram(AGE_BOUNDS_S)).add(max(0, age_ms) // 1000, count)
@@ -51,7 +51,7 @@ class TransactionFigures:
 
 
 class TimerFigures:
-    """Metrics of messages with a delivery time."""
+    """Collects metrics of timers, messages that wait for their delivery time."""
 
     subject = "requests"
 
@@ -88,7 +88,7 @@ class TimerFigures:
         ]
 
     async def _snapshot(self) -> Family:
-        """Counts messages that are due within each bound but not within the one before, as Apache does."""
+        """Returns how many timers are due within each bound but not within the one before, as Apache does."""
         counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
         for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
             counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
@@ -99,7 +99,7 @@ class TimerFigures:
 
 
 class TopicFigures:
-    """Metrics of how long it took to create or change a topic on request."""
+    """Collects how long requests to create or change a topic took."""
 
     subject = "requests"
 

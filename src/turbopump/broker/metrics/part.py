@@ -1,4 +1,4 @@
-"""Builds the Prometheus metrics. Without metricsExporterType=PROM nothing is counted or served."""
+"""Builds the metrics part of the broker, which serves Prometheus only with metricsExporterType=PROM."""
 
 import logging
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class MetricsPart(Part):
-    """Metrics page, if it is switched on."""
+    """Metrics part of the broker; `port` is that of the Prometheus page, 0 when it is switched off."""
 
     port: int = field(default=0)
     """Port of the page; 0 when it is not served."""

@@ -1,4 +1,4 @@
-"""Statistics by topic, queue and group, under the names and keys that Apache's tools ask for (315, 202, 208).
+"""Keeps statistics by topic, queue and group, with the names and keys of Apache's tools (315, 202, 208).
 
 In: every ten seconds, what the store and `traffic.py` counted since. Out: sum, rate and average over the last
 minute, hour and day. The windows are Apache's:
@@ -36,7 +36,7 @@ ITEMS_PER_TURN = 2000  # items that are only compared or dropped
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWindow:
-    """How often snapshots are taken for a window, and how many are kept."""
+    """Snapshot schedule of a window: ticks of 10 s between two snapshots, and how many are kept."""
 
     every: int  # ticks between two snapshots
     kept: int
@@ -67,7 +67,7 @@ DEAD_KEY = "null@{topic}@{group}@SEND_BACK_TO_DLQ"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a window: the sum of values, the sum per second, and the average of one addition."""
+    """Figures of a window: the sum of the values, the sum per second, and the average value per addition."""
 
     sum: int = 0
     tps: float = 0.0
@@ -75,12 +75,12 @@ class Figures:
 
 
 class StatisticsItem:
-    """Growing counter, with its snapshots for each window."""
+    """Growing counter with snapshots, from which the figures of each window are computed."""
 
     __slots__ = ("_born", "_snapshots", "times", "unseen", "value")
 
     def __init__(self, born: int) -> None:
-        """`born` is the number of ticks before this item."""
+        """`born` is the number of ticks before this item was created."""
         self.value = 0
         self.times = 0
         self.unseen = 0  # a bit for each window whose last snapshot is older than the value
@@ -96,7 +96,10 @@ class StatisticsItem:
             del taken[:3]
 
     def figures(self, window: int, number: int) -> Figures:
-        """Returns the figures as of snapshot `number`; before the first snapshot the value counts as zero."""
+        """Returns the figures of the window that ends at snapshot `number`; zeros before the first snapshot.
+
+        Where a window reaches back beyond the first snapshot, the value before counts as zero.
+        """
         first = self._born // WINDOWS[window].every + 1
         begin = max(first - 1, number - WINDOWS[window].kept + 1)
         if number < first:
@@ -108,7 +111,7 @@ class StatisticsItem:
         return Figures(total, total / seconds, total / count if count else 0.0)
 
     def is_idle(self, ticks: int) -> bool:
-        """Returns whether nothing was added within any window."""
+        """Returns whether nothing was added within the longest window, 25 hours, before tick `ticks`."""
         minutes = self._snapshots[MINUTE]
         changed = minutes[-3] if minutes else self._born
         return not self.unseen and ticks - changed > IDLE_TICKS
@@ -123,7 +126,7 @@ class StatisticsItem:
 
 @dataclass(frozen=True, slots=True)
 class DailyTotals:
-    """Messages since the start, now and at the last two midnights, without system topics."""
+    """Messages since the start, as of now, last midnight and the one before; no system topics."""
 
     now: int = 0
     this_morning: int = 0
@@ -131,12 +134,12 @@ class DailyTotals:
 
 
 class Statistics:
-    """Statistics of the broker. Await `fold` before reading totals; other figures are of the last tick."""
+    """Table of statistics. Await `fold` before reading totals; other figures are as of the last tick."""
 
     def __init__(
         self, cluster: str, clock: Clock, traffic: Traffic, store: Storage, is_system: Callable[[str], bool]
     ) -> None:
-        """`is_system`: whether a topic is one of the broker's own, which daily totals leave out."""
+        """`is_system` returns whether a topic is one of the broker's own, which daily totals leave out."""
         self._cluster = cluster
         self._clock = clock
         self._traffic = traffic
@@ -156,7 +159,7 @@ class Statistics:
     # reading
 
     def view(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
-        """Returns the figures of the last minute, hour and day; None when nothing was counted."""
+        """Returns a statistic's figures of the last minute, hour and day; None when nothing was counted."""
         if name in MOMENTS:
             return self._moment(name, key)
         item = self._table[name].get(key) if name in self._table else None
@@ -172,7 +175,7 @@ class Statistics:
         return self._minute_tps("GROUP_GET_NUMS", f"{topic}@{group}")
 
     def totals(self, name: str) -> dict[str, int]:
-        """Returns the totals under a name since the start, by key."""
+        """Returns the totals of statistic `name` since the start, by key, such as topic or topic@group."""
         return {key: item.value for key, item in self._table[name].items()}
 
     @property
@@ -186,7 +189,10 @@ class Statistics:
     # counting
 
     async def fold(self) -> None:
-        """Adds what was counted since the last call. Its cost grows with the number of busy queues."""
+        """Adds what the store and `Traffic` have counted since the last call to the statistics.
+
+        Its cost grows with the number of busy queues.
+        """
         async with self._walk:
             await self._fold()
 
@@ -217,7 +223,7 @@ class Statistics:
             self._reached = {key: value for key, value in self._reached.items() if key[2] != group}
 
     async def watch(self) -> None:
-        """Runs until cancelled."""
+        """Calls `tick` once for each ten seconds that have passed; runs until cancelled."""
         began, ticks = self._clock.monotonic(), 0
         while True:
             await self._clock.sleep(TICK_S)
@@ -227,7 +233,7 @@ class Statistics:
             ticks = passed
 
     async def tick(self) -> None:
-        """Takes the snapshots that are due after ten more seconds."""
+        """Counts one more tick of ten seconds: folds counts in and takes the snapshots that are due."""
         async with self._walk:
             await self._fold()
             ticks = self._ticks + 1
@@ -325,7 +331,10 @@ class Statistics:
             item.unseen = EVERY_WINDOW
 
     def _moment(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
-        """Returns how far behind a group's last pull of a queue was, which Apache only logs."""
+        """Returns how far a group's last pull of a queue is behind, bytes or ms by `name`; None if unknown.
+
+        Apache only logs these figures.
+        """
         queue_id, _, rest = key.partition("@")
         topic, _, group = rest.partition("@")
         found = self._reached.get((int(queue_id), topic, group)) if queue_id.isdecimal() else None
@@ -336,7 +345,7 @@ class Statistics:
         return now, now, now
 
     def _behind(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
-        """Returns bytes of log and milliseconds since the message at this offset; zeros without one."""
+        """Returns bytes of log and ms since the message at this queue offset; (0, 0) without a message."""
         entry = queue.entry(offset)
         if entry is None:
             return 0, 0

@@ -1,4 +1,4 @@
-"""Counts what sends and pulls transfer, with rates over 10, 60 and 600 seconds.
+"""Counts messages that sends and pulls transfer, with rates over 10, 60 and 600 seconds.
 
 In: counts added by the send and pull handlers: plain additions per read event or pull, because this is the
 hot path (the store already knows how many messages each queue got). Out: the numbers that tools show, and
@@ -27,7 +27,7 @@ BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Totals at one moment, from which rates are computed."""
+    """Totals of messages and pulls at one moment, from which rates are computed."""
 
     at: float
     put: int
@@ -37,7 +37,7 @@ class Sample:
 
 
 class Gets:
-    """What one group pulled from one queue since statistics were last taken."""
+    """Counts of what one group pulled from one queue since `take_gets` was last called."""
 
     __slots__ = ("messages", "milliseconds", "next_offset", "pulls", "size")
 
@@ -50,7 +50,7 @@ class Gets:
 
 
 class Traffic:
-    """Counters of sends and pulls. `put_messages` returns how many messages were stored since the start."""
+    """Counters of sends and pulls; `put_messages` returns the number of messages stored since the start."""
 
     def __init__(self, clock: Clock, put_messages: Callable[[], int] = lambda: 0) -> None:
         self._clock = clock
@@ -76,7 +76,7 @@ class Traffic:
     # counting
 
     def took(self, milliseconds: int, queues: Sequence[ConsumeQueue]) -> None:
-        """Records how long it took to store one message in each of these queues, until it was safe."""
+        """Records the time to store one message in each of these queues, until it could be acknowledged."""
         self._put_times[milliseconds] += len(queues)
         if milliseconds > 0:  # rare, unless sends wait for the disk
             self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
@@ -84,7 +84,7 @@ class Traffic:
                 self.slow_ms[queue] += milliseconds
 
     def got(self, queue: ConsumeQueue, group: str, messages: int, size: int, next_offset: int) -> None:
-        """Counts a pull that found messages."""
+        """Counts a group's pull that found `messages` messages of `size` bytes together."""
         self.pulls_found += 1
         self.got_messages += messages
         gets = self._gets.get((queue, group))
@@ -105,7 +105,7 @@ class Traffic:
         return taken
 
     def forget_deleted(self) -> None:
-        """Drops counts of queues that were deleted while a put waited for the disk."""
+        """Drops counts of deleted queues, left when a queue is deleted while a put waits for the disk."""
         for counts in (self.slow_ms, self.together):
             for queue in [queue for queue in counts if queue.is_deleted]:
                 del counts[queue]
@@ -118,7 +118,10 @@ class Traffic:
 
     @property
     def puts_by_time(self) -> list[int]:
-        """Messages in each of BUCKETS in the last full minute; before that, in this minute."""
+        """Messages by time to store, one count per bucket of BUCKETS, in the last full minute.
+
+        Before the first full minute has passed, in this minute.
+        """
         counts = [0] * len(BUCKETS)
         for milliseconds, messages in self._recent_times().items():
             counts[bisect_right(BUCKETS_FROM_MS, milliseconds)] += messages
@@ -126,11 +129,11 @@ class Traffic:
 
     @property
     def put_times(self) -> Counter[int]:
-        """Milliseconds to store a message -> number of messages, since the start."""
+        """Counter of messages since the start, by the milliseconds that it took to store them."""
         return self._put_times_past + self._put_times
 
     def put_latency_ms(self, share: float) -> int:
-        """Returns the milliseconds within which this share of the minute's messages was stored."""
+        """Returns the ms within which this share, 0 to 1, of the last full minute's messages was stored."""
         times = self._recent_times()
         left = times.total() * share
         for milliseconds in sorted(times):
@@ -150,7 +153,7 @@ class Traffic:
             self._put_times_past.update(self._put_times_before)
 
     async def watch(self) -> None:
-        """Runs until cancelled."""
+        """Takes a sample of the totals every second, for the rates; runs until cancelled."""
         while True:
             await self._clock.sleep(SAMPLE_S)
             self.sample()
@@ -171,7 +174,7 @@ class Traffic:
         return self._rates(lambda sample: sample.found + sample.missed)
 
     def _rates(self, count: Callable[[Sample], int]) -> str:
-        """Returns three rates as text. For a window longer than its uptime, the broker uses its uptime."""
+        """Returns as text the rates per second over 10, 60 and 600 s; shorter if the broker is younger."""
         last = self._samples[-1]
         rates = []
         for window in WINDOWS_S:
