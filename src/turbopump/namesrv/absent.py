@@ -1,4 +1,4 @@
-"""Brokers that were registered before and are not now, with the topics they had. Values in, values out.
+"""Table of brokers that were registered before and are not now, with the topics they had. No I/O.
 
 A broker that is stopped or killed leaves the routes of all its topics at once. A program that reads a whole
 topic has to know that a part of it is missing, so the names stay here until the broker comes back or is
@@ -13,7 +13,7 @@ from turbopump.protocol.names import ANY_TOPIC
 
 @dataclass
 class AbsentBrokers:
-    """The topics of brokers that have left, by broker name."""
+    """Table of the topics that brokers had when they left, by broker name."""
 
     max_topics: int
     """Greatest number of pairs of broker and topic; beyond it the broker that left first is dropped."""
@@ -40,5 +40,5 @@ class AbsentBrokers:
         return set(self._topics)
 
     def having(self, topic: str) -> set[str]:
-        """Returns the brokers that had the topic; for `*`, those that had any topic."""
+        """Returns the names of absent brokers that had the topic; for `*`, of all absent brokers."""
         return {name for name, topics in self._topics.items() if topic == ANY_TOPIC or topic in topics}

@@ -1,4 +1,4 @@
-"""Configuration of the name server, by Apache's names.
+"""Configuration of the name server, in properties with Apache's names.
 
 In: defaults, then `.properties` text (a file of `mqnamesrv -c`, the body of request 318). Out: a frozen
 value, and its properties for request 319. Apache's keys for threads and buffers that do not exist here are
@@ -73,7 +73,7 @@ class NamesrvConfig:
 
     @classmethod
     def below_home(cls, home: str) -> "NamesrvConfig":
-        """Returns the defaults, with the file paths of Apache's name server below a user's home."""
+        """Returns the default configuration, with Apache's file paths below a user's `home`."""
         return cls(
             kv_config_path=f"{home}/namesrv/kvConfig.json",
             config_store_path=f"{home}/namesrv/namesrv.properties",
@@ -81,7 +81,7 @@ class NamesrvConfig:
 
 
 def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, list[str]]:
-    """Returns the configuration changed by properties text, and the unknown keys. Raises ConfigError."""
+    """Returns `config` changed by properties text, and the list of unknown keys; raises ConfigError."""
     changes: dict[str, Any] = {}
     unknown = []
     for entry in parse_properties(text):
@@ -94,12 +94,12 @@ def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, 
 
 
 def properties(config: NamesrvConfig) -> dict[str, str]:
-    """Returns the configuration by Apache's names."""
+    """Returns all settings as texts, by Apache's property names."""
     return {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
 
 
 def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
-    """Returns the keys in the text that request 318 must not change."""
+    """Returns the keys in properties text that request 318 (update configuration) must not change."""
     black_list = {*PROTECTED, *(key.strip() for key in config.config_black_list.split(";"))}
     return [entry.key for entry in parse_properties(text) if entry.key in black_list]
 

@@ -24,7 +24,7 @@ MAX_NAMESPACE_BYTES = 8 << 20  # of JSON: one answer holds a whole namespace, an
 
 
 class KeyValueTable:
-    """Values by namespace and key, kept in a file."""
+    """Table of values by namespace and key, kept in a JSON file that each change rewrites."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         """With an empty `path` the table is only in memory."""
@@ -34,7 +34,7 @@ class KeyValueTable:
         self._bytes: dict[str, int] = {}  # by namespace
 
     def load(self) -> None:
-        """Reads the file, or its backup when the file cannot be read. A missing file is an empty table."""
+        """Loads the table from its file, or the backup if unreadable; a missing file is an empty table."""
         for path in (self._path, self._path + ".bak"):
             if self._path and self._disk.exists(path):
                 try:
@@ -54,18 +54,21 @@ class KeyValueTable:
 
     @property
     def is_on_disk(self) -> bool:
-        """Tells whether changes are written to disk."""
+        """Whether changes are written to a file; False for a table in memory only."""
         return bool(self._path)
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def all_of(self, namespace: str) -> dict[str, str] | None:
-        """Returns all values of a namespace; None when it was never used."""
+        """Returns all values of a namespace by key; None when the namespace was never used."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Sets a value; None leaves the key without a value, as in Apache's table."""
+        """Sets the value of a key, or removes the key if `value` is None; raises SystemFailure if it fails.
+
+        None leaves the key without a value, as in Apache's table. After a failure nothing has changed.
+        """
         table = dict(self._table.get(namespace, {}))
         table.pop(key, None)
         if value is not None:
@@ -133,5 +136,5 @@ def _parse(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def _size(namespace: str, table: dict[str, str]) -> int:
-    """Returns the size in bytes of JSON, in which escapes are longer."""
+    """Returns the size in bytes of a namespace as JSON, in which escapes are longer."""
     return len(msgspec.json.encode({namespace: table}))

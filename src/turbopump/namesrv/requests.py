@@ -65,7 +65,7 @@ NO_ROUTE = (
 
 
 class NamesrvHandlers:
-    """One handler per request code of a name server."""
+    """Request handlers of a name server, one method per request code."""
 
     def __init__(
         self,
@@ -193,7 +193,10 @@ class NamesrvHandlers:
         return self._remembered(registration.broker_name, registration.cluster, answer)
 
     async def _remembered(self, broker_name: str, cluster: str, answer: Answer) -> Answer:
-        """Stores the broker name: after a restart, a broker that does not come back is known as absent."""
+        """Stores the name of a broker, then returns `answer`; a failure to write is only logged.
+
+        After a restart, a broker that does not come back is then known as absent.
+        """
         try:
             async with self._keeping:
                 if self._values.is_on_disk:
@@ -296,7 +299,10 @@ class NamesrvHandlers:
     # Configuration
 
     async def update_config(self, request: Request[None]) -> Answer:
-        """Changes the configuration. Unknown keys are not refused, as in Apache; unreadable values are."""
+        """Changes the configuration by the body; ignores unknown keys, raises Refused for unreadable values.
+
+        Apache ignores unknown keys too. Protected keys are refused.
+        """
         async with self._keeping:
             return await self._update_config(request)
 
@@ -331,7 +337,7 @@ class NamesrvHandlers:
         self._routes.delete_topic_with_registration = changed.delete_topic_with_registration
 
     def _watch(self, connection: Connection) -> None:
-        """Removes the brokers that registered on a connection when it ends."""
+        """Has the brokers that registered on a connection removed when the connection ends."""
         if self._connection_lost not in connection.on_closed:
             connection.on_closed.append(self._connection_lost)
 
@@ -359,7 +365,7 @@ class NamesrvHandlers:
         )
 
     def _with_short_names(self, topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
-        """Drops topics whose names are too long for any client; keeps the broker's other topics."""
+        """Returns the topics without those whose names are too long for any client, which are logged."""
         kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
         if ignored := len(topics) - len(kept):
             words = "Broker %s: ignored %d topics with names that are too long"
@@ -379,7 +385,10 @@ class NamesrvHandlers:
 
 
 def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> None:
-    """Limits the length of names and addresses: tables are limited by their number of rows only."""
+    """Raises SystemFailure if a name or address of a registration is too long.
+
+    Tables are limited by their number of rows only.
+    """
     names = (header.clusterName, header.brokerName, header.brokerAddr, header.haServerAddr, zone)
     longest = max(len(name or "") for name in names)
     if longest > MAX_ADDRESS_LENGTH:
@@ -387,7 +396,10 @@ def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> N
 
 
 def _checked(mappings: dict[str, Any]) -> dict[str, Any]:
-    """Applies the limits of a compressed registration to mappings."""
+    """Returns the mappings of static topics; raises SystemFailure if they are too many or too large.
+
+    The limits are those of a compressed registration.
+    """
     if len(mappings) > MAX_MAPPINGS or len(msgspec.json.encode(mappings)) > MAX_MAPPING_BYTES:
         raise SystemFailure("register broker failed: too many or too large mappings of static topics")
     return mappings
@@ -410,6 +422,6 @@ def _table_of(request: Request[headers.RegisterBrokerRequest]) -> RegisterBroker
 
 
 def encode_standard(route: TopicRouteData) -> bytes:
-    """Encodes a route as standard JSON, requested by newer clients: keys quoted and sorted, ASCII only."""
+    """Returns a route as standard JSON, requested by newer clients: keys quoted and sorted, ASCII only."""
     text = json.dumps(msgspec.to_builtins(route, str_keys=True), sort_keys=True, separators=(",", ":"))
     return text.replace("/", "\\/").encode()

@@ -1,4 +1,4 @@
-"""The route table: live brokers, their addresses and topics. Values in, values out.
+"""Route table of the name server: live brokers, their addresses and topics. Values in, values out.
 
 A broker is a name with an address per id (0 is the master). It is kept alive by registrations and heartbeats,
 and removed when it unregisters, when its connection breaks, or when its heartbeats stop. Its topics are
@@ -38,7 +38,7 @@ MAX_MAPPING_BYTES = 64 << 20  # as JSON, of all static topics
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One registration of a broker address: identity, data version and topics."""
+    """Content of one registration of a broker address: identity, data version and topics."""
 
     cluster: str
     broker_name: str
@@ -60,7 +60,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChange:
-    """The smallest id of a broker group changed; `recipients` are the addresses to notify."""
+    """Notice that the smallest id of a broker group changed; `recipients` are the addresses to notify."""
 
     broker_name: str
     min_id: int
@@ -72,7 +72,7 @@ class MinBrokerIdChange:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """Answer to a registration: the master of the group, and a change of its smallest id."""
+    """Result of a registration: the group's master, and the notice if the smallest id changed."""
 
     master_address: str | None = None
     ha_address: str | None = None
@@ -83,7 +83,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class RemovedBrokers:
-    """Removed broker addresses, the connections to close, and the notices to send."""
+    """Result of a removal: names of affected brokers, connections to close, and notices to send."""
 
     brokers: tuple[str, ...] = ()
     connections: tuple[Hashable, ...] = ()
@@ -92,7 +92,7 @@ class RemovedBrokers:
 
 @dataclass(slots=True)
 class _Broker:
-    """A broker name with its addresses by id."""
+    """Broker group: one broker name with its addresses by broker id."""
 
     cluster: str
     name: str
@@ -103,7 +103,7 @@ class _Broker:
 
 @dataclass(slots=True)
 class _LiveBroker:
-    """A registered address, with the time of its last heartbeat."""
+    """Registered address of a broker, with the time of its last heartbeat and its connection."""
 
     broker_name: str
     updated_ms: int
@@ -117,7 +117,7 @@ _Place = tuple[str, str]  # cluster, address
 
 
 class TopicRouteTable:
-    """Registered brokers and the routes of their topics."""
+    """Table of registered brokers and the routes of their topics."""
 
     def __init__(
         self,
@@ -149,7 +149,10 @@ class TopicRouteTable:
     def register(
         self, registration: BrokerRegistration, connection: Hashable, now_ms: int
     ) -> RegistrationResult:
-        """Registers a broker. Raises SystemFailure when it must send its whole table, or this one is full."""
+        """Registers a broker; raises SystemFailure if the table is full, or a new broker sent only one topic.
+
+        The second makes the broker send its whole table.
+        """
         place = (registration.cluster, registration.address)
         self._check_broker(registration)
         if self._is_too_much(registration):
@@ -189,7 +192,7 @@ class TopicRouteTable:
         return RegistrationResult(master, ha_address, notice)
 
     def unregister(self, cluster: str, broker_name: str, address: str) -> RemovedBrokers:
-        """Removes an address; does nothing when it is unknown."""
+        """Removes a broker address, and the broker with its last address; does nothing if it is unknown."""
         live = self._live.get((cluster, address))
         if live is not None and live.broker_name == broker_name:
             self._drop_live((cluster, address))
@@ -209,7 +212,7 @@ class TopicRouteTable:
         return RemovedBrokers(brokers=(broker_name,), notices=(notice,) if notice else ())
 
     def alive(self, cluster: str, address: str, now_ms: int) -> None:
-        """Records a heartbeat."""
+        """Records a heartbeat of a registered address; does nothing if the address is unknown."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.updated_ms = now_ms
@@ -219,17 +222,17 @@ class TopicRouteTable:
         return live.version if live else None
 
     def expire(self, now_ms: int) -> RemovedBrokers:
-        """Removes brokers whose last heartbeat is older than their timeout."""
+        """Removes broker addresses whose last heartbeat is older than their timeout."""
         late = [place for place, live in self._live.items() if live.updated_ms + live.timeout_ms < now_ms]
         connections = tuple(dict.fromkeys(self._live[place].connection for place in late))
         return self._end(late, connections)
 
     def disconnected(self, connection: Hashable) -> RemovedBrokers:
-        """Removes the brokers that last registered on this connection."""
+        """Removes the broker addresses that last registered on this connection."""
         return self._end([place for place, live in self._live.items() if live.connection == connection], ())
 
     def absent(self, topic: str, known: Iterable[str]) -> list[str]:
-        """Returns the brokers, sorted, that have the topic and are not registered now.
+        """Returns the sorted names of brokers that have, or may have, the topic and are not registered now.
 
         The topics of `known` brokers that this table has not seen leave are unknown: they count as having it.
         """
@@ -237,7 +240,7 @@ class TopicRouteTable:
         return sorted(self._absent.having(topic) | (names - self._absent.names()))
 
     def forget_absent(self, broker_name: str) -> None:
-        """Forgets a broker that will not come back."""
+        """Removes a broker, which will not come back, from the table of absent brokers."""
         self._absent.forget(broker_name)
 
     def members(self, broker_name: str) -> dict[int, str]:
@@ -253,7 +256,7 @@ class TopicRouteTable:
     # Topics
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Returns queues and brokers of a topic; None when no broker has it."""
+        """Returns the queues and brokers of a topic; None when no registered broker has the topic."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -275,7 +278,7 @@ class TopicRouteTable:
         return [topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)]
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Returns the names of clusters and brokers, which are topics too, and the address of any broker."""
+        """Returns all cluster and broker names, which are topics too, and the address of any one broker."""
         names = dict.fromkeys(self._clusters)
         for brokers in self._clusters.values():
             names.update(brokers)
@@ -292,7 +295,7 @@ class TopicRouteTable:
         return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUBSCRIBED != 0)
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Adds a topic on some brokers; does nothing when one of them is unknown, as Apache.
+        """Sets a topic's queues on some brokers; does nothing if one of the brokers is unknown, as Apache.
 
         Raises SystemFailure when the table is full.
         """
@@ -327,7 +330,7 @@ class TopicRouteTable:
     # Inside
 
     def _check_broker(self, registration: BrokerRegistration) -> None:
-        """Raises SystemFailure for a broker that must not register."""
+        """Raises SystemFailure for a new broker if the table is full or the broker sent one topic only."""
         broker = self._brokers.get(registration.broker_name)
         known = broker is not None and registration.broker_id in broker.addresses
         if not known and len(registration.topics) == 1:
@@ -339,7 +342,10 @@ class TopicRouteTable:
             raise SystemFailure(f"register broker failed: {self._max_brokers} brokers are registered")
 
     def _is_too_much(self, registration: BrokerRegistration) -> bool:
-        """Tells whether topics or mappings exceed the limits. Counts only when the table could be full."""
+        """Returns whether a registration would exceed the limits of routes or of mapping bytes.
+
+        New routes are counted only when the table could be full.
+        """
         name = registration.broker_name
         new_bytes = sum(
             _size(mapping) - _size(self._mappings.get(topic, {}).get(name))
@@ -353,7 +359,7 @@ class TopicRouteTable:
         return self._route_count + added > self._max_routes
 
     def _keep_alive(self, place: _Place, broker_name: str, connection: Hashable, now_ms: int) -> None:
-        """Keeps an earlier registration alive when a new one is refused."""
+        """Updates heartbeat time and connection of an earlier registration when a new one is refused."""
         live = self._live.get(place)
         if live is not None and live.broker_name == broker_name:
             live.updated_ms = now_ms
@@ -364,7 +370,7 @@ class TopicRouteTable:
         self._filter_servers.pop(place, None)
 
     def _end_former(self, place: _Place, broker_name: str) -> None:
-        """Removes what the address was before: a broker of another name, or a member of another cluster."""
+        """Removes an address from the broker of another name, or the other cluster, it was in before."""
         cluster, address = place
         former = self._live.get(place)
         if former is None:
@@ -376,7 +382,7 @@ class TopicRouteTable:
             self.unregister(cluster, former.broker_name, address)
 
     def _is_outdated(self, broker: _Broker, registration: BrokerRegistration) -> bool:
-        """Tells whether another address has registered this id with a newer state of the group."""
+        """Returns whether another address has registered this broker id with a newer state of the group."""
         holder = broker.addresses.get(registration.broker_id)
         if holder is None or holder == registration.address:
             return False
@@ -384,7 +390,7 @@ class TopicRouteTable:
         return live is not None and live.version.stateVersion > registration.version.stateVersion
 
     def _place(self, broker: _Broker, registration: BrokerRegistration) -> bool:
-        """Sets the address of an id; tells whether that id is now the smallest and another was before."""
+        """Sets the address of a broker id; returns whether this id replaced another as the smallest."""
         broker.acting_master = bool(registration.acting_master)
         broker.zone = registration.zone
         min_id = min(broker.addresses, default=MASTER_ID)
@@ -393,7 +399,7 @@ class TopicRouteTable:
         return registration.broker_id < min_id
 
     def _take_topics(self, broker: _Broker, registration: BrokerRegistration, first: bool) -> None:
-        """Sets topics sent by the master, or by the slave with the smallest id if it may act as master."""
+        """Stores a registration's topics if it is of the master, or of the slave that may act as master."""
         is_master = registration.broker_id == MASTER_ID
         may_act = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
         if not is_master and not may_act:
@@ -506,7 +512,7 @@ def _size(mapping: Any) -> int:
 
 
 def in_zone(route: TopicRouteData, zone: str) -> TopicRouteData:
-    """Returns the route for clients of a zone: brokers of that zone, and those without a master."""
+    """Returns a copy of the route with only the brokers of a zone, and those without a master."""
     brokers = [
         broker
         for broker in route.brokerDatas
@@ -524,7 +530,10 @@ def _timeout_ms(asked_ms: int | None) -> int:
 
 
 def _drop_address(broker: _Broker, address: str, keep: int | None) -> list[int]:
-    """Removes an address from all ids but `keep`; returns those ids. A slave may have become the master."""
+    """Removes an address from all broker ids but `keep`; returns the ids that had it.
+
+    A slave may have become the master.
+    """
     left = [number for number, known in broker.addresses.items() if known == address and number != keep]
     for number in left:
         del broker.addresses[number]

@@ -1,4 +1,4 @@
-"""The composition root of the name server: builds its parts, starts and stops them in order.
+"""Composition root of the name server: builds its parts, starts and stops them in order.
 
 Several name servers may run in one process, beside brokers: there is no global state.
 """
@@ -42,7 +42,7 @@ class NameServer:
         servers: int = 1,
         host: str = "",
     ) -> None:
-        """`servers`: number that share this process's descriptors. `host`: address for others, if known."""
+        """`servers`: how many share this process's descriptors; `host`: its address for others, if known."""
         self._clock = clock
         self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValueTable(disk, config.kv_config_path)
@@ -66,7 +66,7 @@ class NameServer:
         self._routes.on_change = callback
 
     async def start(self) -> int:
-        """Returns the port. Raises OSError when an address is taken."""
+        """Loads the key-value table and listens; returns the port. Raises OSError if an address is taken."""
         config = self._requests.config
         self._values.load()
         try:
@@ -127,7 +127,7 @@ class NameServer:
                 log.info("Cannot notify broker %s of the change in its group: %s", address, error)
 
     def _addresses(self) -> str:
-        """Returns the configured name servers, or the address of this server."""
+        """Returns the configured name servers, or this server's address; empty if its host is unknown."""
         if configured := self._requests.config.name_servers:
             return configured
         return join_address(self._host, self.port) if self._host else ""
