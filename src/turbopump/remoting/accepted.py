@@ -1,4 +1,4 @@
-"""An accepted connection: the peer asks, we answer; its server watches what it leaves unread.
+"""Server side of a connection: serves the peer's requests, and bounds the answers it leaves unread.
 
 While the peer leaves our answers unread it is not read from. Frames that waited too long, deferred or before
 they were read, go to `LateRequests` first, if the server has one.
@@ -17,7 +17,7 @@ CLOCK_STEP_S = 0.001  # a timer may be early by this much
 
 
 class AcceptedConnection(Connection):
-    """A connection that a server accepted."""
+    """Connection that a server accepted, and on which it serves the peer's requests."""
 
     __slots__ = ("_late_requests", "_on_opened", "_shortcut", "_stopped_at", "_unread_answers")
 
@@ -102,8 +102,10 @@ class AcceptedConnection(Connection):
         )
 
     def _update_reading(self) -> None:
-        """Stops or resumes reading. Where late requests are answered, one more read event is taken in while
-        too much is in flight, so that it can be answered when it is late.
+        """Stops or resumes reading, by unread answers, requests in flight and deferred frames.
+
+        Where late requests are answered, one more read event is taken in while too much is in flight, so that
+        it can be answered when it is late.
         """
         is_full = self._output_full or (self.saturated and self._late_requests is None)
         wanted = not (is_full or self._draining or self._deferred)
@@ -139,8 +141,9 @@ class AcceptedConnection(Connection):
             self._loop.call_later(wait_s, self._look_at_deferred)
 
     def _look_at_deferred(self) -> None:
-        """Answers deferred requests that have waited too long for others of the same peer; the next are read
-        then.
+        """Has deferred requests refused that have waited too long, and resumes reading when none is left.
+
+        They waited for other requests of the same peer.
         """
         if self.is_closing or not self._deferred or self._late_requests is None:
             return

@@ -1,4 +1,4 @@
-"""Requests of one connection that wait for their answers, and the deadline of each.
+"""Table of a connection's sent requests that wait for answers, with the deadline of each.
 
 One timer serves all deadlines: a timer for each would cost more than the rest of a call. No socket here.
 """
@@ -20,7 +20,7 @@ Call = tuple[asyncio.Future[Command], float, float, int, int]
 
 
 class Calls:
-    """Requests that wait for their answers, by opaque.
+    """Table of requests sent on one connection that wait for their answers, by opaque.
 
     `late` makes the error of a call that ran out of time, from its code, its timeout and the number of read
     events when it began.
@@ -46,7 +46,7 @@ class Calls:
         return self._last_opaque
 
     def begin(self, opaque: int, code: int, timeout_s: float, reads: int) -> "asyncio.Future[Command]":
-        """Registers a call and returns the future of its answer."""
+        """Registers a sent request and returns the future of its answer, which fails after `timeout_s`."""
         loop = self._loop
         answer: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
@@ -56,13 +56,16 @@ class Calls:
         return answer
 
     def answered(self, response: Command) -> None:
-        """Gives an answer to its caller. One that is no longer waited for is dropped, as every peer must."""
+        """Completes the call with the response's opaque; drops a response for which no call waits.
+
+        Every peer must drop answers that are no longer waited for.
+        """
         call = self._waiting.pop(response.opaque, None)
         if call is not None and not call[0].done():
             call[0].set_result(response)
 
     def fail(self, why: Callable[[], BaseException]) -> None:
-        """Ends all calls with the error that `why` makes: no answer will come any more."""
+        """Fails all waiting calls with errors that `why` makes: no answer will come any more."""
         for answer, *_ in self._waiting.values():
             if not answer.done():
                 answer.set_exception(why())
@@ -71,14 +74,14 @@ class Calls:
             self._timer.cancel()
 
     def _sweep_at(self, moment: float) -> None:
-        """Schedules the next sweep."""
+        """Schedules the next sweep at loop time `moment`, in place of an earlier schedule."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = moment
         self._timer = self._loop.call_at(moment, self._sweep)
 
     def _sweep(self) -> None:
-        """Ends the calls that ran out of time; with n calls waiting, at most n microseconds late."""
+        """Fails the calls that ran out of time; with n calls waiting, at most n microseconds late."""
         waiting = self._waiting
         now = self._loop.time()
         self._timer, self._timer_at = None, NEVER_S

@@ -1,4 +1,4 @@
-"""The calling side: one connection per address, dialled when first needed and again after it broke.
+"""Client side of remoting: one connection per address, dialled when first needed and after it broke.
 
 Idle connections are closed by the same rules as those of a server. Requests that the other side sends on a
 dialled connection go to the router given here.
@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
 
 
 class Unaddressable(ConnectionError):
-    """An address, perhaps from a route, is not of the form host:port."""
+    """Raised when an address, perhaps from a route, is not of the form host:port."""
 
 
 class Client:
@@ -46,7 +46,7 @@ class Client:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """`extra` are header fields that go with every request."""
+        """`extra` are header fields that are added to every request."""
         self._network = network
         self._clock = clock
         self._router = router or Router({})
@@ -65,7 +65,7 @@ class Client:
     async def call(
         self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> Command:
-        """Returns the answer, whatever its code. Raises OSError: no server, connection lost, TimeoutError.
+        """Sends a request and returns its answer, whatever the code; raises OSError, such as TimeoutError.
 
         If the answer is GO_AWAY, the server is asked once more, on another connection.
         """
@@ -91,8 +91,9 @@ class Client:
     def ask(
         self, address: str, request: Command | PackedSend, timeout_s: float
     ) -> asyncio.Future[Command] | None:
-        """Writes a request at once and returns the future of its answer; None if `call` has to wait for the
-        connection first. Raises OSError.
+        """Writes a request at once and returns the future of its answer; None if no connection is ready.
+
+        Then `call` has to wait for a connection first. Raises OSError.
         """
         if self.extra:
             self._mark(request)
@@ -104,7 +105,7 @@ class Client:
     async def send_oneway(
         self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> None:
-        """Returns when the request is written, which takes a while if the peer is slow. Raises OSError."""
+        """Writes a one-way request, after waiting for a connection that is not full; raises OSError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closing or connection.is_full:
             connection = await self._ready(address, timeout_s)
@@ -113,12 +114,15 @@ class Client:
         connection.send_oneway(request)
 
     def _mark(self, request: Command | PackedSend) -> None:
-        """Adds the extra fields to a command. A packed send has them already: its maker reads `extra`."""
+        """Adds the `extra` fields to a Command; a packed send already has them.
+
+        The maker of a packed send reads `extra`.
+        """
         if isinstance(request, Command):
             request.ext = {**(request.ext or {}), **self.extra}
 
     async def _ready(self, address: str, timeout_s: float) -> DialledConnection:
-        """Returns a connection that can be written to, within `timeout_s`. Raises OSError."""
+        """Returns a connection, dialled if needed, that can be written to; raises OSError, TimeoutError."""
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 connection = await self.connect(address)
@@ -131,7 +135,7 @@ class Client:
             raise
 
     async def connect(self, address: str) -> DialledConnection:
-        """Returns the connection to `address`. Callers that come while it is being dialled share the dial."""
+        """Returns the open connection to `address`, or dials one; concurrent callers share the dial."""
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closing:
             return connection
@@ -146,7 +150,7 @@ class Client:
         return await asyncio.shield(dial)  # one impatient caller must not end the dial of the others
 
     async def close(self) -> None:
-        """Closes all connections after what was written has been sent. Running calls fail."""
+        """Closes all connections after what was written has been sent, within 1 s; running calls fail."""
         self._closed = True
         await self._tasks.close()
         for connection in (*self._connections.values(), *self._retired):
@@ -178,7 +182,10 @@ class Client:
         return connection
 
     async def _sweep(self) -> None:
-        """Examines connections regularly, for as long as there are any: a client without does not wake up."""
+        """Closes idle connections, checking every `sweep_s` seconds; ends when there is no connection.
+
+        A client without connections does not wake up.
+        """
         while self._connections or self._retired:
             await self._clock.sleep(self._limits.sweep_s)
             now = self._clock.monotonic()
@@ -187,7 +194,7 @@ class Client:
         self._sweeper = None
 
     def _retire(self, address: str, connection: DialledConnection) -> None:
-        """Sends nothing more to a connection, and closes it when calls under way have had time to end."""
+        """Takes a connection out of use, and closes it after `RETIRE_S`, in which running calls may end."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._retired.add(connection)

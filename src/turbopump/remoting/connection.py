@@ -1,4 +1,4 @@
-"""The shared core of a connection: cuts frames, has them served, collects answers, asks the peer.
+"""Base of accepted and dialled connections: cuts frames, has them served, collects answers, sends requests.
 
 A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written meanwhile
 leaves in one `transport.write`. Either side may ask at any time: `ask` numbers a request, `answered` gives
@@ -38,20 +38,20 @@ UNKNOWN_ADDRESS = ("", 0)
 
 
 class ConnectionClosed(ConnectionError):
-    """The connection ended before the answer came."""
+    """Raised when a connection is closed, or ended before the answer to a request came."""
 
 
 class SpeaksHttp(ConnectionClosed):
-    """The peer answered in HTTP: it is not a RocketMQ server."""
+    """Raised when the peer answers in HTTP: it is not a RocketMQ server."""
 
 
 class TooManyCalls(ConnectionError):
-    """The peer has too many of our requests unanswered to be asked again."""
+    """Raised instead of sending a request when the peer has too many of our requests unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionGroup:
-    """The limits, counts and logs that all connections of one server or client share."""
+    """Limits, counts and logs that all connections of one server or client share."""
 
     limits: Limits
     unfinished: "UnfinishedFrames[Connection]"
@@ -68,7 +68,7 @@ class ConnectionGroup:
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a peer, accepted or dialled. Its kinds implement `data_received`."""
+    """Base class of connections; its subclasses, accepted and dialled, implement `data_received`."""
 
     __slots__ = (
         "_begun",
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
     # Writing
 
     def write(self, data: bytes) -> None:
-        """Writes at once, or within a read event at its end; does nothing once the connection is closing."""
+        """Writes bytes at once, or at the end of a running read event; does nothing once it is closing."""
         collected = self._collected
         if collected is None:
             self._send(data)
@@ -154,8 +154,9 @@ class Connection(asyncio.Protocol):
             self.saturated = True
 
     def reply(self, request: Command, response: Command) -> None:
-        """Writes an answer, unless the request was one-way. One that exceeds the frame limit of all peers
-        becomes an error, and `response` with it.
+        """Writes the answer to a request that is not one-way; an answer longer than a frame becomes an error.
+
+        The limit is that of all peers. `response` itself is changed to the error.
         """
         if request.is_oneway or self.is_closing:
             return
@@ -168,7 +169,7 @@ class Connection(asyncio.Protocol):
         self.write(data)
 
     def send_oneway(self, request: Command | PackedSend) -> None:
-        """Writes a request that is not answered."""
+        """Writes a request to the peer, marked as one-way, so that no answer comes."""
         opaque = self._calls.next_opaque()
         if isinstance(request, PackedSend):
             self._post(request.frame(opaque, ONEWAY))
@@ -178,12 +179,17 @@ class Connection(asyncio.Protocol):
         self._post(encode(request))
 
     async def call(self, request: Command | PackedSend, timeout_s: float) -> Command:
-        """Returns the answer to a request, whatever its code. Raises ConnectionClosed or TimeoutError."""
+        """Sends a request and returns the answer, whatever its code; raises an OSError if there is none.
+
+        That is ConnectionClosed, TooManyCalls or TimeoutError.
+        """
         return await self.ask(request, timeout_s)
 
     def ask(self, request: Command | PackedSend, timeout_s: float) -> "asyncio.Future[Command]":
-        """Writes a request and returns the future of its answer. Raises ConnectionClosed; TimeoutError comes
-        with the future. A future that is cancelled is forgotten when its answer or its deadline comes.
+        """Writes a request and returns the future of its answer; raises ConnectionClosed or TooManyCalls.
+
+        TimeoutError comes with the future. A future that is cancelled is forgotten when its answer or its
+        deadline comes.
         """
         if self.is_closing:
             raise ConnectionClosed(f"{self} is closed")
@@ -201,18 +207,18 @@ class Connection(asyncio.Protocol):
         return answer
 
     def answered(self, response: Command) -> None:
-        """Gives an answer that came in to its caller."""
+        """Passes a response of the peer to the caller that waits for it."""
         self._calls.answered(response)
 
     @property
     def unread(self) -> int:
-        """Bytes that were written and that the peer has not taken yet."""
+        """Number of written bytes that the peer has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     # Back pressure
 
     def defer(self, frames: list[Frame]) -> None:
-        """Keeps frames that `serve` did not begin; they are served first when we are no longer saturated."""
+        """Keeps frames that are not served yet, to be served first when the connection is not saturated."""
         if not self._deferred:
             self._waits_since = self._loop.time()
         self._deferred.extend(frames)
@@ -228,8 +234,9 @@ class Connection(asyncio.Protocol):
         return self._loop.time() - self._waits_since if self._deferred else 0.0
 
     def begin(self, size: int) -> None:
-        """Counts a request with a body of `size` bytes that is answered later, until `end` is called; a
-        draining connection waits for it.
+        """Counts a request in flight, with a body of `size` bytes, until `end`; may saturate the connection.
+
+        The request is answered later; a draining connection waits for it.
         """
         self.in_flight += 1
         self.bytes_in_flight += size
@@ -238,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._update_reading()
 
     def end(self, size: int) -> None:
-        """Ends what `begin` counted."""
+        """Counts a request of `begin` as ended; may resume reading, or close a draining connection."""
         self.in_flight -= 1
         self.bytes_in_flight -= size
         self._settle()
@@ -276,7 +283,7 @@ class Connection(asyncio.Protocol):
         self.peer_host = pack_peer(self.peer)
 
     def eof_received(self) -> None:
-        """Returns nothing, which lets the transport close: half-open connections have no use here."""
+        """Lets the transport close when the peer ends its side: half-open connections have no use here."""
 
     def pause_writing(self) -> None:
         self._output_full = True
@@ -298,8 +305,9 @@ class Connection(asyncio.Protocol):
     # Idle and unfinished
 
     def examine(self, now: float) -> None:
-        """Ends the connection when it has been idle, or has held part of a frame, for too long. While calls
-        wait for answers it is not idle: they have timeouts of their own.
+        """Aborts the connection if it was idle, or held an unfinished frame, for longer than the limit.
+
+        While calls wait for answers it is not idle: they have timeouts of their own.
         """
         limits = self._limits
         if self.silent_for(now) >= limits.idle_s and not self._calls:
@@ -311,7 +319,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def silent_for(self, now: float) -> float:
-        """Seconds since anything was read, written or sent, as far as the calls of this function can tell."""
+        """Returns the seconds since anything was read, written or sent, as seen by calls of this method."""
         unsent = self.unread if self._output_full else 0
         progress = (self.reads, self.writes, unsent)
         if progress != self._seen:
@@ -320,7 +328,7 @@ class Connection(asyncio.Protocol):
         return now - self._silent_since
 
     def unfinished_for(self, now: float) -> float:
-        """Seconds since the frame that is held began, as far as the calls of this function can tell.
+        """Returns the seconds since this method first saw the frame that is unfinished; 0 without one.
 
         While we do not read, the peer cannot end it: that time does not count.
         """
@@ -337,7 +345,7 @@ class Connection(asyncio.Protocol):
     # What the kinds change
 
     def _is_busy(self) -> bool:
-        """Returns whether the connection has to be saturated."""
+        """Returns whether requests in flight reach a limit, so that the connection has to be saturated."""
         limits = self._limits
         return (
             self.in_flight >= limits.requests_in_flight
@@ -345,17 +353,17 @@ class Connection(asyncio.Protocol):
         )
 
     def _update_reading(self) -> None:
-        """Stops or resumes reading, by what is in flight and deferred."""
+        """Stops reading while saturated, draining or with deferred frames; else resumes reading."""
         wanted = not (self.saturated or self._draining or self._deferred)
         if wanted is not self._reading:
             self._set_reading(wanted)
 
     def _serve_after(self, waited_s: float) -> "Serve":
-        """Returns what serves frames that waited for `waited_s` before they could be begun."""
+        """Returns the function to serve frames that waited `waited_s` seconds before they were begun."""
         return self._serve
 
     def _late(self, code: int, timeout_s: float, reads: int) -> TimeoutError:
-        """Returns the error of a call that was not answered in time; `reads` is as it was at its start."""
+        """Returns the TimeoutError of a call; `reads` is the number of read events when the call began."""
         return TimeoutError(f"{self} did not answer request {code} in {timeout_s} s")
 
     def _why_closed(self) -> ConnectionClosed:
@@ -365,7 +373,10 @@ class Connection(asyncio.Protocol):
     # What the kinds use
 
     def _cut(self, data: bytes, at: int, answers: bytes, serve: "Serve") -> None:
-        """Serves the frames from `at` on. `answers` are those to what came before it."""
+        """Serves the whole frames of `data` from index `at` on, sends answers, and holds the unfinished rest.
+
+        `answers` are those to what came before `at`.
+        """
         frames: list[Frame] = []
         try:
             used = cut(data, frames, self._limits.max_frame, at)
@@ -382,7 +393,7 @@ class Connection(asyncio.Protocol):
             self._run(frames, answers, serve)
 
     def _run(self, frames: list[Frame], answers: bytes, serve: "Serve") -> None:
-        """Serves frames in one pass and sends all answers in one write."""
+        """Serves frames in one pass, and sends `answers` with all new answers in one write."""
         if self._deferred:  # came in before reading stopped: their turn is after the deferred ones
             self._deferred.extend(frames)
             return
@@ -414,15 +425,19 @@ class Connection(asyncio.Protocol):
             self._bound_unread()
 
     def _bound_unread(self) -> None:
-        """Ends the connection if too much output is unread. Called after each write while output is full."""
+        """Aborts the connection if the peer leaves more than `output_hard` bytes unread.
+
+        Called after each write while output is full.
+        """
         if self.unread > self._limits.output_hard:
             text = "Closing %s: it leaves %d bytes of answers unread"
             self._peer_errors.log(self._loop.time(), text, self, self.unread)
             self.abort()
 
     def _settle(self) -> None:
-        """Finds out whether we are still saturated. If not, deferred frames come first, in a turn of their
-        own, then the socket.
+        """Updates `saturated`; when it is over, schedules deferred frames, and resumes reading without any.
+
+        Deferred frames come first, in a turn of their own, then the socket.
         """
         self.saturated = self._is_busy()
         if self._deferred and not self.saturated:
@@ -449,7 +464,7 @@ class Connection(asyncio.Protocol):
     # Unfinished frames
 
     def _joined(self, data: bytes) -> bytes:
-        """Returns what is held and `data` together, or nothing while the held frame is unfinished."""
+        """Returns the held bytes and `data` together; b'' while the frame is unfinished, and holds `data`."""
         if len(self._held) + len(data) < self._needed:
             self._hold_more(data)
             return b""
@@ -464,7 +479,10 @@ class Connection(asyncio.Protocol):
         self._count_unfinished(len(rest))
 
     def _hold_more(self, data: bytes) -> None:
-        """Appends without copying what is held; a bytearray also keeps a frame of tiny segments small."""
+        """Appends `data` to the bytes held of an unfinished frame.
+
+        What is held is not copied; a bytearray also keeps a frame of tiny segments small.
+        """
         if isinstance(self._held, bytes):
             self._held = bytearray(self._held)
         self._held += data
@@ -475,7 +493,10 @@ class Connection(asyncio.Protocol):
         self._held = b""
 
     def _count_unfinished(self, more: int) -> None:
-        """Ends the connection that holds most while all together hold too much: it is rarely the last one."""
+        """Counts held bytes; aborts the connections that hold most while the total is beyond the limit.
+
+        That is rarely the connection that received bytes last.
+        """
         self._unfinished.add(self, more)
         while self._unfinished.bytes > self._limits.unfinished_bytes:
             largest = self._unfinished.largest()
@@ -487,14 +508,14 @@ class Connection(asyncio.Protocol):
     # Failures
 
     def _refuse(self, error: BrokenFrame, data: bytes) -> None:
-        """Ends the connection because of bytes that cannot be read."""
+        """Logs why received bytes cannot be read, and closes the connection."""
         tls = data[:1] == bytes((TLS_HANDSHAKE,)) and self.reads == 1
         reason = "it speaks TLS, which is not offered here" if tls else error
         self._peer_errors.log(self._loop.time(), "Closing %s: %s", self, reason)
         self.close()
 
     def _fail(self, error: Exception) -> None:
-        """Ends the connection because of an error of ours."""
+        """Logs an unexpected error of our own code, and closes the connection."""
         text = "Serving %s failed; closing its connection\n%s"
         self._failures.log(self._loop.time(), text, self, _trace(error))
         self.close()
@@ -514,15 +535,16 @@ def _make_too_long_error(response: Command) -> None:
 
 
 def _trace(error: Exception) -> str:
-    """Formats where an error was raised, and its class. Its text, and that of errors before it, may come from
-    the peer: it is left out, unless it is the system's.
+    """Returns the traceback and class of an error as text, with its message only if it is an OSError.
+
+    Other messages, and those of errors before it, may come from the peer.
     """
     text = f": {error}" if isinstance(error, OSError) else ""
     return "".join((*traceback.format_tb(error.__traceback__), type(error).__name__, text))
 
 
 def pack_peer(peer: tuple[str, int]) -> bytes:
-    """Packs a peer as records hold it: 4 or 16 bytes of address and an i32 port; unknown is 0.0.0.0:0."""
+    """Returns a peer as records hold it: 4 or 16 bytes of IP, i32 port; 0.0.0.0:0 if it is unknown."""
     ip, port = peer
     if not ip:
         return bytes(8)
@@ -530,7 +552,7 @@ def pack_peer(peer: tuple[str, int]) -> bytes:
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Converts asyncio's peername: no IPv6 extras, and IPv4 through an IPv6 socket becomes IPv4."""
+    """Returns IP and port from asyncio's peername, without IPv6 zone; IPv4 in IPv6 becomes IPv4."""
     if not isinstance(name, tuple) or len(name) < 2:
         return UNKNOWN_ADDRESS
     ip = str(name[0]).partition("%")[0]

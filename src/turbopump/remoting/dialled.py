@@ -1,4 +1,4 @@
-"""A dialled connection: we ask, the peer answers. Requests of one turn of the loop are written together.
+"""Client side of a connection: sends requests, those of one event loop turn in one write; reads answers.
 
 It goes on reading answers while its own output waits: callers look at `is_full` before they ask.
 """
@@ -15,7 +15,7 @@ HTTP = b"HTTP/"
 
 
 class DialledConnection(Connection):
-    """A connection that a client opened."""
+    """Connection that a client opened, and on which it sends requests."""
 
     __slots__ = ("_is_http", "_requests", "_waiters")
 
@@ -46,10 +46,10 @@ class DialledConnection(Connection):
             self._begun = None
 
     def _take_answers(self, data: bytes) -> int:
-        """Gives the answers at the front of a read event to their callers, and returns where they end.
+        """Passes the answers at the front of a read event to their callers; returns the index of the rest.
 
-        They are nearly all that a client reads. Stops at the first frame that is not whole, is a request or
-        is not encoded as we encode: these are for the router.
+        Answers are nearly all that a client reads. Stops at the first frame that is not whole, is a request
+        or is not encoded as we encode: these are for the router.
         """
         answered = self._calls.answered
         at, end = 0, len(data)
@@ -72,11 +72,11 @@ class DialledConnection(Connection):
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer does not take what we wrote. Callers that can wait do so, with `writable`."""
+        """Whether the peer does not take what was written; callers that can wait then await `writable`."""
         return self._output_full
 
     async def writable(self) -> None:
-        """Returns when the peer has taken most of what was written, or the connection has ended."""
+        """Waits until the peer has taken most of what was written, or the connection has ended."""
         while self._output_full and not self.is_closing:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append(waiter)
@@ -104,8 +104,9 @@ class DialledConnection(Connection):
         self._wake_waiters()
 
     def _late(self, code: int, timeout_s: float, reads: int) -> TimeoutError:
-        """Ends the connection when not one byte came in all that time: the peer may be gone, and the next
-        request dials again.
+        """Returns the TimeoutError of a call; aborts the connection if nothing was read during the call.
+
+        The peer may be gone, and the next request dials again.
         """
         if reads == self.reads:
             self.abort()

@@ -33,8 +33,9 @@ ANY = "*"
 
 
 def name_server_pages(addresses: Callable[[], str]) -> dict[str, Page]:
-    """Returns the pages from which clients get `host:port;host:port` of the name servers; clients with a unit
-    name add it to the path.
+    """Returns pages at /rocketmq/nsaddr that tell clients the name servers, as `host:port;host:port`.
+
+    Clients with a unit name add it to the path.
     """
 
     def page() -> Content:
@@ -45,7 +46,7 @@ def name_server_pages(addresses: Callable[[], str]) -> dict[str, Page]:
 
 
 class HttpServer:
-    """Serves pages over HTTP/1.1."""
+    """Small HTTP/1.1 server of the given pages, by path."""
 
     def __init__(self, pages: Mapping[str, Page], network: Network) -> None:
         self.pages = dict(pages)
@@ -68,7 +69,7 @@ class HttpServer:
 
 
 class _Exchange(asyncio.Protocol):
-    """A connection with one request and its answer."""
+    """Accepted HTTP connection, with one request and its answer."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -128,12 +129,12 @@ class _Exchange(asyncio.Protocol):
 
 
 def _is_http(received: bytes | bytearray) -> bool:
-    """Returns whether a request may be HTTP: it begins with a letter, RocketMQ's with a length."""
+    """Returns whether received bytes may be HTTP: they begin with a letter, RocketMQ's with a length."""
     return received[:1].isalpha()
 
 
 async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
-    """Returns the whole answer to a request whose first lines are `head`."""
+    """Returns the whole HTTP response to a request; `head` is the request line and the headers."""
     parts = head.split(b"\r\n", 1)[0].split(b" ")
     if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[1].startswith(b"/"):
         return _bad_request()

@@ -1,4 +1,4 @@
-"""Gets a small page over HTTP/1.1, with a connection for each. Redirects are not followed."""
+"""HTTP/1.1 client for small pages, with a connection for each page. Redirects are not followed."""
 
 import asyncio
 from typing import cast
@@ -9,11 +9,11 @@ MAX_ANSWER = 64 * 1024
 
 
 class BadPage(OSError):
-    """The server answered, but not with the page."""
+    """Raised when a web server answers with another status than 200."""
 
 
 async def get(network: Network, host: str, port: int, path: str, timeout_s: float) -> str:
-    """Returns the page's text. Raises OSError: no server, TimeoutError, or any status but 200."""
+    """Returns the text of a page; raises OSError: no server, TimeoutError, or any status but 200."""
     exchange = _Exchange(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
     try:
         async with asyncio.timeout(timeout_s):
@@ -31,7 +31,7 @@ async def get(network: Network, host: str, port: int, path: str, timeout_s: floa
 
 
 class _Exchange(asyncio.Protocol):
-    """A connection with one request; `answer` is all that came back."""
+    """Dialled HTTP connection with one request; `answer` is the future of all received bytes."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -62,7 +62,7 @@ class _Exchange(asyncio.Protocol):
 
 
 def _length(received: bytearray) -> int | None:
-    """Returns how long the whole answer is; None until its head is complete, or if it does not say."""
+    """Returns the length of the whole response; None until its head is complete, or if it does not say."""
     head, end, _ = received.partition(b"\r\n\r\n")
     if not end:
         return None

@@ -1,4 +1,4 @@
-"""Requests that waited too long before they were begun: how long they waited, and what answers them.
+"""Measures how long requests waited before they were begun, and has those that are late refused.
 
 A request waits in two places: in the operating system while the event loop is blocked, and among the deferred
 ones of its connection while too many of the same peer are in flight. The second time is known to the
@@ -31,7 +31,7 @@ class LateRequests:
     """Measures how long requests waited before they were read, for all connections of a server."""
 
     def __init__(self, refuse: Refuse, min_wait_s: Callable[[], float]) -> None:
-        """`min_wait_s` returns the time below which nothing is late, as of now."""
+        """`min_wait_s` returns the shortest wait in seconds, as of now, after which a request may be late."""
         self.refuse = refuse
         self.min_wait_s = min_wait_s
         self._loop = asyncio.get_running_loop()
@@ -45,7 +45,10 @@ class LateRequests:
         self._catching_up_until = 0.0
 
     def waited_s(self, now: float, transport: asyncio.BaseTransport | None) -> float:
-        """Returns how long bytes that are read later than `measure_after` waited at least."""
+        """Returns the seconds that bytes read at `now` waited at least, if the loop was blocked; else 0.
+
+        To be called for bytes that are read later than `measure_after`.
+        """
         if not self._is_ticking:
             self._is_ticking = True
             self._schedule_tick(now)
@@ -54,7 +57,7 @@ class LateRequests:
         return self.unread_for_s(now - self._blocked_since, transport, now)
 
     def unread_for_s(self, max_s: float, transport: asyncio.BaseTransport | None, now: float) -> float:
-        """Returns how long the bytes just read were in the socket, if that cannot be more than `max_s`."""
+        """Returns the seconds that bytes just read were in the socket, at most `max_s`; 0 if none is late."""
         if max_s < self.min_wait_s() or transport is None:
             return 0.0
         return min(max_s, received_ago_s(transport, now))
@@ -74,8 +77,9 @@ class LateRequests:
         self._loop.call_later(TICK_S, self._tick)
 
     def _note_if_blocked(self, now: float) -> None:
-        """Measures all reads of the next second after the loop was blocked: a connection gives the bytes that
-        came meanwhile in many reads.
+        """Has all reads of the next second measured if the event loop was blocked since the last tick.
+
+        A connection gives the bytes that came meanwhile in many reads.
         """
         if now - self._last_tick > BLOCKED_S:
             self._blocked_since = self._last_tick

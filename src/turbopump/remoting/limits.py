@@ -1,4 +1,4 @@
-"""What one peer, and all peers together, may cost: every bound of the network edge, with its reason."""
+"""Bounds of the network layer: what one peer, and all peers together, may use, each with its reason."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ DESCRIPTOR_RESERVE = 1000  # for the files of a store, and for dialling
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of a server's or a client's connections."""
+    """Bounds on the connections of one server or client, in bytes, seconds and counts."""
 
     max_frame: int = MAX_FRAME
     """Apache's own bound; a longer frame closes the connection."""
@@ -64,7 +64,7 @@ class Limits:
 
 
 def connections_within(descriptors: int, servers: int = 1) -> int:
-    """Returns `Limits.max_connections` for each of `servers` in a process that may open `descriptors`.
+    """Returns the connection limit for each of `servers` in a process with `descriptors` file descriptors.
 
     Without this bound, connections take the last descriptor and the next file of the store cannot be opened.
     """
@@ -92,5 +92,5 @@ class UnfinishedFrames(Generic[H]):
         self.bytes -= self._held.pop(holder, 0)
 
     def largest(self) -> H:
-        """Returns the one that holds most. Looks at all of them: only for when there are too many bytes."""
+        """Returns the holder of the most bytes. Searches all: only for when there are too many bytes."""
         return max(self._held, key=self._held.__getitem__)

@@ -1,4 +1,4 @@
-"""The links that requests pass before their handlers, and their question about plain sends.
+"""Links: checks that requests pass before their handlers, and permission for plain sends in bulk.
 
 The router runs them. What a link checks (identity, permission, quota) belongs to other packages.
 """
@@ -13,13 +13,13 @@ NOTHING_USED = (0, b"")
 
 
 class Link(Protocol):
-    """One check that all requests pass before their handlers: identity, permission, quota."""
+    """Interface of a check that all requests pass before their handlers: identity, permission, quota."""
 
     def check(self, command: Command, connection: Connection) -> None:
-        """Raises Refused, which answers the request in the handler's place."""
+        """Raises Refused to reject a request: the refusal is its answer. Returns to let the request pass."""
 
     def permits_plain_sends(self, connection: Connection) -> bool:
-        """Returns whether the plain sends of one read event may be stored without `check` of each.
+        """Returns whether the plain sends of one read event may be stored without a `check` of each.
 
         Asked once per read event, before anything of it is served together. False sends every request of the
         event through `check`.
@@ -27,17 +27,17 @@ class Link(Protocol):
 
 
 class BulkHandler(Protocol):
-    """Serves the plain requests of a read event together, and gives the other ones to `Router.one`."""
+    """Interface: serves the plain requests of a read event together, gives the others to `Router.one`."""
 
     @property
     def shortcut(self) -> Shortcut | None:
-        """Serves what is plain at the front of a read event from its bytes; None if there is no such way."""
+        """Function that serves plain requests from the first bytes of a read event; None without one."""
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None: ...
 
 
 class GuardedBulk:
-    """Asks the links once per read event whether its plain sends may be served together."""
+    """Bulk handler that asks the links, once per read event, whether plain sends may be served together."""
 
     def __init__(self, links: tuple[Link, ...], handler: BulkHandler, one_by_one: Serve) -> None:
         self._links = links

@@ -1,4 +1,4 @@
-"""Requests of one turn of the event loop, written together. No socket here."""
+"""Buffers the requests of one event loop turn, to write them together. Has no socket."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ MAX_BYTES = 256 * 1024  # of requests that wait for the end of the turn; more ar
 
 
 class RequestBuffer:
-    """Gathers the requests of one turn of the loop into one write. A single request leaves at once."""
+    """Gathers the requests of one event loop turn into one write; a single request is written at once."""
 
     __slots__ = ("_bytes", "_calls", "_loop", "_requests", "_write")
 
@@ -21,7 +21,7 @@ class RequestBuffer:
         self._bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Writes a request, now or at the end of this turn."""
+        """Writes an encoded request, now or together with others at the end of this event loop turn."""
         requests = self._requests
         if requests is None:
             under_way = len(self._calls)
@@ -39,7 +39,7 @@ class RequestBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what was gathered so far."""
+        """Writes the requests that were gathered so far."""
         requests = self._requests
         if requests:
             data = requests[0] if len(requests) == 1 else b"".join(requests)
@@ -48,7 +48,7 @@ class RequestBuffer:
             self._write(data)
 
     def drop(self) -> None:
-        """Forgets what was gathered: the connection is gone."""
+        """Discards the requests that were gathered: the connection is gone."""
         self._requests = None
 
     def _end_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""Request code -> typed request -> handler, and the one place where an error becomes a response.
+"""Routes requests by code to handlers, with typed headers; the one place where errors become responses.
 
 A handler is a plain function, answered in the same pass, or a coroutine function, which becomes a task that
 this router owns. It returns its answer, raises `Refused`, or returns None and calls `request.answer` later.
@@ -41,7 +41,7 @@ MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be a
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A handler's answer; the router adds opaque and encoding. `header` is a Header or ready ext fields."""
+    """Answer of a handler; the router adds opaque and encoding. `header` is a Header or ready ext fields."""
 
     header: Header | dict[str, str] | None = None
     body: bytes = b""
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
-    """The facts about an answer that metrics record; `seconds` have passed since the request came."""
+    """Facts about an answered request, for metrics; `seconds` is the time from request to answer."""
 
     code: int
     answer: int
@@ -63,7 +63,7 @@ Observe: TypeAlias = Callable[[AnsweredRequest], None]
 
 
 class Request(Generic[H]):
-    """A request that a handler serves, with its header typed."""
+    """Request as a handler gets it: command, typed header and connection."""
 
     __slots__ = ("_began", "_observe", "command", "connection", "header", "was_parked")
 
@@ -83,7 +83,7 @@ class Request(Generic[H]):
         return self.command.body
 
     def answer(self, answer: "Answer | Command") -> None:
-        """Answers a request whose handler returned None. Does nothing if the connection has ended."""
+        """Sends the answer if the handler returned None; does nothing if the connection has ended."""
         if isinstance(answer, Answer):
             answer = _command(self.command, answer)
         if answer.remark is not None and len(answer.remark) > MAX_REMARK:
@@ -103,7 +103,7 @@ Result: TypeAlias = Command | Answer | None
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[H]):
-    """The header type and the handler of one request code."""
+    """Header type and handler of one request code, and how refusals of this request are logged."""
 
     header: type[H] | None
     handler: Callable[[Request[H]], Result | Awaitable[Result]]
@@ -125,7 +125,7 @@ Routes: TypeAlias = Mapping[int, Route[Any]]
 
 
 class Router:
-    """Serves the requests of connections: `serve` their frames, `shortcut` (if there is one) their bytes."""
+    """Passes requests of connections to handlers: `serve` takes frames, `shortcut` (or None) raw bytes."""
 
     def __init__(
         self,
@@ -134,8 +134,9 @@ class Router:
         observe: Observe | None = None,
         before: Sequence[Link] = (),
     ) -> None:
-        """`observe` is called for every answer to a request with a route. `before` are the links that each
-        request passes, in this order; the first that refuses it ends its way.
+        """`observe` is called for each answer to a routed request; `before` are the links that requests pass.
+
+        They are passed in this order; the first that refuses a request ends its way.
         """
         self._max_running = max_running
         self._observe = observe
@@ -151,7 +152,7 @@ class Router:
         self.shortcut: Shortcut | None = None
 
     def serve_in_bulk(self, handler: BulkHandler) -> None:
-        """Lets `handler` serve the read events of connections, as far as the links permit."""
+        """Sets the handler that serves the plain requests of read events, as far as the links permit."""
         if not self._before:
             self.serve, self.shortcut = handler.serve, handler.shortcut
             return
@@ -160,7 +161,7 @@ class Router:
         self.shortcut = guarded.shortcut if handler.shortcut is not None else None
 
     def _one_by_one(self, connection: Connection, frames: list[Frame]) -> None:
-        """Serves the frames of a read event in order, and defers the rest when too many are in flight."""
+        """Serves the frames of a read event in order; defers the rest once the connection is saturated."""
         for position, frame in enumerate(frames):
             if connection.saturated:
                 connection.defer(frames[position:])
@@ -168,7 +169,7 @@ class Router:
             self.one(connection, frame)
 
     def one(self, connection: Connection, frame: Frame) -> None:
-        """Serves one frame, request or answer. Raises BrokenFrame when its header cannot be read."""
+        """Serves one frame: a request, or an answer to one of ours; raises BrokenFrame for a bad header."""
         command = decode(frame)
         if command.is_response:
             connection.answered(command)
@@ -200,7 +201,7 @@ class Router:
             self._answer_failure(request, route, error)
 
     def _passes(self, command: Command, connection: Connection, route: Route[Any] | None) -> bool:
-        """Returns whether all links let a request through. If not, it has been answered.
+        """Returns whether all links let a request pass; if not, the request has been answered.
 
         A link that fails in another way than by Refused lets nothing through either.
         """
@@ -214,18 +215,18 @@ class Router:
         return True
 
     def log_refused_oneway(self, name: str, connection: Connection, refused: Exception) -> None:
-        """Logs the refusal of a one-way request, whose sender gets no answer; limited, with a count."""
+        """Logs, at a limited rate, that a one-way request was refused: its sender gets no answer."""
         now = asyncio.get_running_loop().time()
         text = "One-way %s of %s is refused: %.300s"
         self._refused_oneway.log(now, text, name, connection.peer[0], refused)
 
     @property
     def running(self) -> int:
-        """Requests whose handlers are coroutines that have not ended."""
+        """Number of requests whose coroutine handlers have not ended."""
         return len(self._tasks)
 
     async def close(self) -> None:
-        """Cancels the handlers that still run."""
+        """Cancels the coroutine handlers that still run."""
         await self._tasks.close()
 
     def _spawn(self, request: Request[Any], route: Route[Any], work: Awaitable[Result]) -> None:

@@ -1,4 +1,4 @@
-"""A listening server: accepts connections within limits, closes idle ones, stops without losing answers.
+"""Listening server: accepts connections within limits, closes idle ones, stops without losing answers.
 
 What a frame means is decided by the router it was given. For port 0 it chooses one of which the port
 two below and the one above are free as well: a broker has its fast port and its replication port there.
@@ -29,15 +29,15 @@ ABORT_S = 1.0  # an aborted connection ends in the next turn of the loop
 
 
 class FrameHandler(Protocol):
-    """Serves the frames of a server's connections: a `Router`."""
+    """Interface of what serves the connections of a server, such as `Router`."""
 
     @property
     def serve(self) -> Serve:
-        """Called with the frames of a read event."""
+        """Function that serves the frames of a read event."""
 
     @property
     def shortcut(self) -> Shortcut | None:
-        """Called with the bytes of a read event before `serve`; None if there is no such way."""
+        """Function that is called with the bytes of a read event before `serve`; None without one."""
 
 
 class Server:
@@ -64,16 +64,16 @@ class Server:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that were read and not begun: too many of the same peer are in flight."""
+        """Number of requests that were read but not begun: too many of the same peer are in flight."""
         return sum(connection.waiting for connection in self.connections)
 
     @property
     def waits_s(self) -> float:
-        """Seconds for which the first of the waiting requests has waited."""
+        """Seconds for which the request that has waited longest was not begun; 0 if none waits."""
         return max((connection.waits_s for connection in self.connections), default=0.0)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens and returns the port. May be called again for another port with the same service."""
+        """Starts to listen and returns the port; may be called again to serve another port too."""
         self._is_stopping = False
         listener = await listen(self._network, self._accept, host, port)
         self._listeners.append(listener)
@@ -144,14 +144,14 @@ class Server:
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes a connection that exceeds `max_connections` as soon as it is accepted."""
+    """Protocol that closes a connection as soon as it is accepted: there are too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 async def listen(network: Network, factory: ProtocolFactory, host: str, port: int) -> Listener:
-    """Listens on `port`; for 0 on one whose neighbours are free at this moment too."""
+    """Returns a listener on `port`; for 0, on a free port p where p - 2 and p + 1 are free too."""
     if port:
         return await network.listen(factory, host, port)
     for _ in range(PORT_ATTEMPTS):

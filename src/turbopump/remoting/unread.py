@@ -1,4 +1,4 @@
-"""Answers that the peers of a server leave unread, bounded for all of them together."""
+"""Bounds the answers that all peers of a server together leave unread."""
 
 import logging
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ log = logging.getLogger(__name__)
 
 
 class SlowReader(Protocol):
-    """A connection whose peer leaves answers unread."""
+    """Interface of a connection whose peer leaves answers unread."""
 
     @property
     def unread(self) -> int:
-        """Bytes that the peer has not taken yet."""
+        """Number of written bytes that the peer has not taken yet."""
 
     def abort(self) -> None: ...
 
 
 class UnreadAnswers:
-    """Counts what slow readers leave unread and closes connections when it is too much in all.
+    """Counts the bytes that slow readers leave unread, and aborts connections if the total is too large.
 
     A slow reader is a peer whose output is full: it has more than `Limits.output_low` bytes unread.
     """
@@ -34,7 +34,10 @@ class UnreadAnswers:
         self._total = 0  # the sum of these
 
     def count(self, connection: SlowReader) -> None:
-        """Counts a slow reader; called when its output becomes full, and then after each write to it."""
+        """Updates a slow reader's unread bytes; aborts those slow for longest while the total is too large.
+
+        Called when the output of a connection becomes full, and then after each write to it.
+        """
         unread = connection.unread
         self._total += unread - self._slow.get(connection, 0)
         self._slow[connection] = unread
@@ -47,11 +50,11 @@ class UnreadAnswers:
             longest.abort()
 
     def forget(self, connection: SlowReader) -> None:
-        """Stops counting a connection: it reads again, or is closed."""
+        """Stops counting a connection: its peer reads again, or the connection is closed."""
         self._total -= self._slow.pop(connection, 0)
 
     def bound(self, connections: Iterable[SlowReader], now: float) -> None:
-        """Closes connections, largest first, until all together leave no more unread than permitted.
+        """Aborts connections, those with most unread bytes first, until the total is within the limit.
 
         Looks at all of them, also at those that leave too little unread to be slow: there may be very many.
         """
@@ -66,8 +69,10 @@ class UnreadAnswers:
             largest.abort()
 
     def _recount(self) -> None:
-        """Asks all slow readers: some may have read a little since they were last written to. Each has more
-        than `Limits.output_low`, so there are never many.
+        """Updates the unread bytes of all slow readers, and their total.
+
+        Some may have read a little since they were last written to. Each has more than `Limits.output_low`,
+        so there are never many.
         """
         for connection in self._slow:
             self._slow[connection] = connection.unread
