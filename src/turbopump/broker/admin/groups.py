@@ -84,6 +84,7 @@ class GroupHandler:
         return Answer(GetAllSubscriptionGroupResponse(totalGroupNum=total), table.encode())
 
     def show(self, request: Request[GetSubscriptionGroupConfigRequest]) -> Answer:
+        """Answers with a group's configuration, creating the group if allowed; else raises GroupNotFound."""
         group = self._groups.find_or_create(request.header.group)
         if group is None:
             raise GroupNotFound("No group in this broker")

@@ -65,6 +65,7 @@ class QueryHandler:
         )
 
     def by_offset(self, request: Request[ViewMessageRequest]) -> Answer:
+        """Answers with the record at a log offset; raises SystemFailure if there is none."""
         offset = request.header.offset
         record = self._store.log.look_up(offset)
         data = None if record is None else self._store.log.read(offset, record.size)

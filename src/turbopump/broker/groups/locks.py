@@ -58,7 +58,7 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float
     ) -> tuple[list[MessageQueue], list[tuple[MessageQueue, str]]]:
-        """Locks queues or renews locks; returns the queues that the client holds now, and those taken over.
+        """Locks queues or renews locks; returns all queues held now, and those taken over from other clients.
 
         A queue is taken over after its lock expired, and comes with the client id of its former holder.
         Queues that another client holds are in neither list.
