@@ -13,14 +13,17 @@ from turbopump.pipelines.progress import line
 
 
 class ProgressListener(StreamingQueryListener):
-    """Reports a line per micro-batch. Spark calls one event after the other, in a thread of its own."""
+    """Spark listener that gives `tell` a line per micro-batch; of empty ones only if `empty`.
+
+    Spark calls one event after the other, in a thread of its own.
+    """
 
     def __init__(self, tell: Callable[[str], object], empty: bool) -> None:
         self._tell = tell
         self._empty = empty
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing has been read yet."""
+        """Does nothing: no rows were read yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = json.loads(event.progress.json)
@@ -28,7 +31,7 @@ class ProgressListener(StreamingQueryListener):
             self._tell(line(progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Reports nothing: no message came."""
+        """Does nothing: no message came."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         if event.exception:

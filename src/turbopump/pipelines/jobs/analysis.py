@@ -27,7 +27,7 @@ UNSETTLED_INTERVAL = (
 
 
 def count(run: JobRun) -> JobResult:
-    """The job `stats`: rates, sizes and skew."""
+    """Runs the job `stats`: counts messages by group, with sizes, rates and skew."""
     names = [GROUPS[word] for word in run.given["by"]]
     if run.given["explain"]:
         return run.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})
@@ -63,7 +63,7 @@ def _lines(table: ResultTable, name: str) -> LineChart:
 
 
 def trace(run: JobRun) -> JobResult:
-    """The job `trace`: how long messages took, by what their clients wrote into the trace topic."""
+    """Runs the job `trace`: measures how long messages took, from what clients wrote into the trace topic."""
     if run.given["explain"]:
         return run.explained(lambda rows: latencies(deliveries(traces(rows))), {})
     with run.progress():
@@ -80,7 +80,7 @@ def trace(run: JobRun) -> JobResult:
 
 
 def dead_letters(run: JobRun) -> JobResult:
-    """The job `dlq`: counts dead letters that failed alike, exports them or sends them again."""
+    """Runs the job `dlq`: counts dead letters that failed alike, exports them or sends them again."""
     if run.given["explain"]:
         return run.explained(lambda rows: failures(with_origin(rows)), _with_ids(run))
     dead = with_origin(run.rows(**_with_ids(run))).cache()
@@ -102,7 +102,7 @@ def dead_letters(run: JobRun) -> JobResult:
 
 
 def _with_ids(run: JobRun) -> dict[str, str]:
-    """The columns that dead letters need; archived files have theirs already."""
+    """Returns the option `columns` that dead letters need; empty for archived files, which have all."""
     columns = "topic,msgId,offsetMsgId,tags,keys,body,storeTimestamp,reconsumeTimes,properties"
     return {"columns": columns} if run.source().kind in ("dlq", "log") else {}
 
@@ -116,7 +116,7 @@ def _redrive(run: JobRun, dead: DataFrame) -> int:
 
 
 def verify(run: JobRun) -> JobResult:
-    """The job `verify`: compares the consume queues of a store with its log, in both directions."""
+    """Runs the job `verify`: compares the consume queues of a store with its log, in both directions."""
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
     if run.given["explain"]:

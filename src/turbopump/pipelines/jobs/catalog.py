@@ -13,7 +13,7 @@ from turbopump.runtime.times import parse_duration_s
 
 
 def _duration(text: str) -> str:
-    """Converts a duration to Spark's form, always the same for the same time."""
+    """Converts a duration such as `10m` to Spark's form, always in milliseconds."""
     return f"{round(parse_duration_s(text) * 1000)} milliseconds"
 
 

@@ -16,7 +16,7 @@ REFUSED_BEFORE = ("dedupe",)
 
 
 class HadoopDirectory:
-    """A directory in one of Hadoop's file systems, of which the local one is one."""
+    """A directory in any of Hadoop's file systems, the local one included."""
 
     def __init__(self, spark: Any, path: str) -> None:
         self._jvm = spark._jvm
@@ -50,7 +50,7 @@ class HadoopDirectory:
 
 
 def claim(folder: HadoopDirectory, now: Fingerprint, is_kept: bool, note: Callable[[str], None]) -> None:
-    """Assigns the checkpoint to this job. Raises BadSpec if it belongs to another one.
+    """Writes this job's fingerprint into the checkpoint. Raises BadSpec if it belongs to another job.
 
     `is_kept`: continue from it although the job has changed. A checkpoint made before fingerprints existed is
     taken over with a warning, since its job is unknown.

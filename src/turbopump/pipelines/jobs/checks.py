@@ -19,11 +19,11 @@ SPLITS = ("minpartitions", "maxrecordsperpartition")
 
 
 def nothing_more(given: Given) -> None:
-    """The check of a job that needs none beyond its flags."""
+    """Checks nothing: for a job whose flags need no further check."""
 
 
 def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
-    """Checks the arguments of any job, then those of this one. Raises BadSpec."""
+    """Raises BadSpec for wrong arguments of a job: the ones of all jobs, then by `more` those of this one."""
     needed(job, given, "from")
     if "to" in given and "redrive" not in given:
         needed(job, given, "to")
@@ -33,7 +33,7 @@ def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
 
 
 def needed(job: str, given: Given, key: str) -> JobEndpoint:
-    """Returns an endpoint that must be given. Raises BadSpec."""
+    """Returns the endpoint that flag `key` gives. Raises BadSpec if the flag is not given."""
     end: JobEndpoint | None = given[key]
     if end is None:
         raise BadSpec(f"job {job} needs --{key}: turbopump pipeline {job} --help")
@@ -53,7 +53,7 @@ def _times(given: Given) -> None:
 
 
 def _options(given: Given) -> None:
-    """Applies the rules of the formats, which Spark would apply 15 seconds later."""
+    """Raises BadSpec for options that the source's format refuses; Spark would do so 15 seconds later."""
     from turbopump.pipelines.log import options as log
     from turbopump.pipelines.options import BadOption, FormatOptions
     from turbopump.pipelines.source import settings
@@ -105,9 +105,9 @@ def transform(given: Given) -> None:
 
 
 def texts_of(given: Given) -> dict[str, str]:
-    """Returns the contents of files that flags name, under the flags' keys.
+    """Returns the SQL under `sql` and the Avro schema under `avro_body`, read from files that flags name.
 
-    SQL under `sql` wherever it came from.
+    SQL may also be given by a flag itself.
     """
     found = {}
     if given.get("sql") or given.get("sql_file"):

@@ -1,4 +1,4 @@
-"""How many rows a job has read and written, and what happened to the others. Pure.
+"""Counts the rows of a job by what happened to them: read, written, or dropped and why. Pure.
 
 In: what Spark reports of each micro-batch, or what was observed in a batch. Out: `RowCounts`, for the summary
 and for the exit status: rows that were dropped without permission are a failure.
@@ -22,7 +22,7 @@ DROPS = ("late", "malformed")
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows of a job, by what happened to them."""
+    """Row counts of a job by what happened to the rows: written, duplicate, late, malformed, filtered."""
 
     read: int = 0
     """Rows that remain after --since, --until and --where."""
@@ -39,7 +39,10 @@ class RowCounts:
         return RowCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def without_duplicates(self) -> "RowCounts":
-        """Counts rows that were not written as duplicates: for a job that drops nothing else."""
+        """Returns the counts with `duplicate` set to the rows that were neither written nor late.
+
+        For a job that drops nothing else.
+        """
         return replace(self, duplicate=max(0, self.read - self.written - self.late))
 
     def summary(self) -> dict[str, int]:
@@ -47,7 +50,7 @@ class RowCounts:
 
 
 def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> RowCounts:
-    """Makes the counts of one batch from its observations, by name."""
+    """Returns the row counts of one batch, from Spark's observed metrics by observation name."""
     rows = {name: int(metrics.get(ROWS) or 0) for name, metrics in observed.items()}
     read = rows.get(READ, 0)
     filtered = max(0, rows[SOURCE] - read) if SOURCE in rows else 0
@@ -55,14 +58,14 @@ def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> RowCo
 
 
 def counts_of_progress(progress: Mapping[str, Any]) -> RowCounts:
-    """Makes the counts of one micro-batch from Spark's progress."""
+    """Returns the row counts of one micro-batch, from Spark's progress report about it."""
     operators: Iterable[Mapping[str, Any]] = progress.get("stateOperators") or ()
     late = sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in operators)
     return counts_of(progress.get("observedMetrics") or {}, late)
 
 
 def refusal(counts: RowCounts, allowed: Collection[str]) -> str | None:
-    """Returns why the exit status is not 0; None if nothing was dropped, or only what was allowed."""
+    """Returns the error text if rows were dropped or unreadable beyond the `allowed` kinds; None if not."""
     dropped = [
         f"{getattr(counts, kind):,} {kind}" for kind in DROPS if getattr(counts, kind) and kind not in allowed
     ]

@@ -1,4 +1,4 @@
-"""What a person sees of a job: lines while it runs, tables at the end, or one JSON document for programs."""
+"""Prints a job's progress lines, and its result as tables for people or one JSON document for programs."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ MAX_CELL_WIDTH = 48
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results. `key` names it in JSON; `title` is for people."""
+    """A table in a job's result. `key` names it in JSON; `title` is for people."""
 
     key: str
     title: str
@@ -48,7 +48,7 @@ class JobResult:
 
 @dataclass
 class Display:
-    """Prints progress to stderr and results to stdout."""
+    """Prints a job's progress to stderr, and its result to stdout as text or JSON."""
 
     is_json: bool = False
     out: TextIO = field(default_factory=lambda: sys.stdout)
@@ -71,7 +71,7 @@ class Display:
 
 
 def cell(value: Any) -> str:
-    """Formats a value for a table."""
+    """Formats a value as the text of a table cell, cut to MAX_CELL_WIDTH characters."""
     match value:
         case None:
             return "-"

@@ -1,4 +1,4 @@
-"""Where a job reads or writes, as one word: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
+"""Parses where a job reads or writes: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PARTS = ("topic", "date", "hour")  # partition columns that a table may have
 
 @dataclass(frozen=True, slots=True)
 class JobEndpoint:
-    """A source or target of a job: its kind and its name."""
+    """A source or target of a job: its kind (topic, group, dlq, log, delta, parquet) and its name."""
 
     kind: str
     name: str
@@ -23,7 +23,7 @@ class JobEndpoint:
 
     @property
     def topic(self) -> str:
-        """The topic of an endpoint that is one; for a group its retry topic, which it alone reads."""
+        """The topic's name; for kind `group` its retry topic, for kind `dlq` its dead-letter topic."""
         names = {"group": retry_topic(self.name), "dlq": dlq_topic(self.name)}
         return names.get(self.kind, self.name)
 
@@ -33,12 +33,12 @@ class JobEndpoint:
 
 
 def source(text: str) -> JobEndpoint:
-    """Reads the word of a source. Raises ValueError."""
+    """Parses a source such as `topic:Orders`. Raises ValueError for a kind that cannot be read."""
     return _end(text, READ_FROM)
 
 
 def target(text: str) -> JobEndpoint:
-    """Reads the word of a target. Raises ValueError."""
+    """Parses a target such as `delta:lake/orders`. Raises ValueError for a kind that cannot be written."""
     return _end(text, WRITE_TO)
 
 
@@ -50,5 +50,5 @@ def _end(text: str, kinds: tuple[str, ...]) -> JobEndpoint:
 
 
 def _place(path: str) -> str:
-    """Makes a path absolute: Spark's processes may run in other directories than this one."""
+    """Returns the path made absolute, since Spark's processes may run elsewhere; a URL as it is."""
     return path if "://" in path else os.path.abspath(path)

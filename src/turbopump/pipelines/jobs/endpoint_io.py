@@ -25,7 +25,7 @@ OURS = {"log": "rocketmq-log", "topic": "rocketmq", "dlq": "rocketmq"}
 
 
 def read(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
-    """Returns all that the source has now."""
+    """Returns a batch DataFrame of all that the source has now."""
     match end.kind:
         case "log":
             return spark.read.format("rocketmq-log").options(**options).load(end.name)
@@ -38,7 +38,10 @@ def read(spark: SparkSession, end: JobEndpoint, name_server: str, options: Optio
 
 
 def follow(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
-    """Returns a stream that begins with what the source has now. Raises BadSpec."""
+    """Returns a streaming DataFrame of a topic, from its earliest message unless options say otherwise.
+
+    Raises BadSpec if the source is not a topic.
+    """
     if not end.is_topic:
         raise BadSpec(f"a stream must read a topic, got {end}")
     given = _of_topic(end, name_server, options)
@@ -52,7 +55,7 @@ def _of_topic(end: JobEndpoint, name_server: str, options: Options) -> dict[str,
 
 
 def is_there(name_server: str, topic: str) -> bool:
-    """Tells whether a topic has a route. Dead-letter topics are created with the first dead letter."""
+    """Tells whether a topic has a route; a dead-letter topic gets one with the first dead letter."""
     with Admin(name_server) as admin:
         try:
             admin.topics.route(topic)
@@ -62,7 +65,7 @@ def is_there(name_server: str, topic: str) -> bool:
 
 
 def no_rows(spark: SparkSession, options: Options) -> DataFrame:
-    """Returns what a topic without messages gives."""
+    """Returns an empty DataFrame with the columns that a topic read with these options would have."""
     lower = {name.lower(): value for name, value in options.items()}
     columns = [name.strip() for name in lower.get("columns", "").split(",") if name.strip()]
     schema = schema_of(columns, has_properties=lower.get("includeproperties") == "true")
@@ -70,7 +73,7 @@ def no_rows(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None) -> dict[str, str]:
-    """Returns the options by which a source of ours begins and ends at these times."""
+    """Returns the options by which a topic or store is read between these times; none for tables."""
     if end.kind not in OURS:
         return {}
     found = {}
@@ -84,10 +87,7 @@ def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None
 
 
 def within(end: JobEndpoint, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
-    """Returns the rows of a table stored from `since` on and before `until`.
-
-    Sources of ours use `positions`.
-    """
+    """Returns a table's rows stored in [since, until); rows of topics and stores, already bound, as given."""
     if end.kind in OURS:
         return rows
     if since is not None:
@@ -105,7 +105,7 @@ def _datetime(time: TypedTime) -> datetime:
 
 
 def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
-    """Adds the partition columns that the rows lack."""
+    """Adds the partition columns `date` and `hour` if `parts` names them and the rows lack them."""
     parted: DataFrame = partitioned(rows, TIME, [part for part in parts if part not in rows.columns])
     return parted
 
@@ -113,7 +113,7 @@ def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
 def write(
     rows: DataFrame, end: JobEndpoint, name_server: str, options: Options, parts: tuple[str, ...]
 ) -> None:
-    """Writes the rows of a batch."""
+    """Appends the rows of a batch to the target."""
     writer = _format(with_parts(rows, parts).write, end, name_server, options, parts)
     writer.mode("append").save()
 
@@ -126,7 +126,7 @@ def start(
     parts: tuple[str, ...],
     checkpoint: str,
 ) -> Any:
-    """Returns the writer of a stream, to be given a trigger and started."""
+    """Returns the writer of a stream, not started: the caller sets its trigger and starts it."""
     writer = _format(with_parts(rows, parts).writeStream, end, name_server, options, parts)
     return writer.outputMode("append").option("checkpointLocation", checkpoint)
 

@@ -37,7 +37,7 @@ Fingerprint = Mapping[str, str]
 def fingerprint(
     job: str, given: Mapping[str, Any], name_server: str, texts: Mapping[str, str]
 ) -> Fingerprint:
-    """Makes the fingerprint.
+    """Returns what ties a checkpoint to a job: its name, cluster, endpoints, conditions and options.
 
     `texts`: contents of files that flags name (SQL, an Avro schema), which count instead of the names.
     """
@@ -58,7 +58,7 @@ def fingerprint(
 
 
 def _cluster(name_server: str) -> str:
-    """Writes the name servers in one order and with one separator."""
+    """Returns the name servers sorted and joined by `;`, so that the same servers give the same text."""
     return ";".join(sorted(one.strip() for one in name_server.replace(",", ";").split(";") if one.strip()))
 
 
@@ -72,7 +72,7 @@ def decoded(text: str) -> Fingerprint:
 
 
 def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Returns a line for each difference."""
+    """Returns a line `name: was …, now …` for each entry in which two fingerprints differ."""
     return [
         f"{name}: was {_said(before.get(name))}, now {_said(now.get(name))}"
         for name in sorted(before.keys() | now.keys())
@@ -85,7 +85,7 @@ def _said(value: str | None) -> str:
 
 
 def refusal(where: str, differing: list[str]) -> str:
-    """Says why a checkpoint cannot be used, and what to do."""
+    """Returns the error text for a checkpoint that belongs to another job: what differs, and what to do."""
     lines = "".join(f"\n  {line}" for line in differing)
     return (
         f"the checkpoint {where} belongs to another job, whose progress would count as this one's:{lines}\n"

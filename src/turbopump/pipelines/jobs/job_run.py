@@ -1,4 +1,4 @@
-"""One run of a job: its Spark session, its arguments and its display; and how rows are moved.
+"""Runs a job: its Spark session, arguments and display, and how rows move from source to target.
 
 Moving rows from a topic is a stream with a checkpoint, so that a job that is started again continues where it
 ended; it reads what is there and ends, or with `follow` continues until it is stopped. From files it is one
@@ -38,7 +38,7 @@ Change = Callable[[DataFrame], DataFrame]
 
 @dataclass
 class JobRun:
-    """What the function of a job receives, with the operations that jobs share."""
+    """One run of a job, given to the job's function: session, arguments, display and shared operations."""
 
     spark: SparkSession
     given: Given
@@ -62,7 +62,7 @@ class JobRun:
         return checks.needed(self.job, self.given, "to")
 
     def rows(self, **more: str) -> DataFrame:
-        """Returns all that the source has now, within the given times and condition."""
+        """Returns a batch DataFrame of all that the source has now, within the given times and condition."""
         options = self.options(more)
         if self._is_missing:
             found = endpoint_io.no_rows(self.spark, options)
@@ -80,7 +80,7 @@ class JobRun:
         return True
 
     def options(self, more: dict[str, str]) -> dict[str, str]:
-        """Returns the options of the source.
+        """Returns the options for reading the source: `more`, the given times, then the user's options.
 
         `more`: for our formats only; other formats get the user's alone.
         """
@@ -100,7 +100,10 @@ class JobRun:
     # moving
 
     def move(self, change: Change, parts: tuple[str, ...] = NO_PARTS, **more: str) -> JobResult:
-        """Moves rows from the source through `change` to the target. `more`: options of the source."""
+        """Copies rows from the source through `change` to the target; with --explain only describes that.
+
+        `more`: options of the source. Rows that were dropped without permission make the result a failure.
+        """
         begin = time.monotonic()
         end, target = self.source(), self.target()
         if self.given["explain"]:
@@ -117,7 +120,7 @@ class JobRun:
         return self.checked_for_drops(JobResult({**ways, **moved.summary(), **pace}), moved)
 
     def checked_for_drops(self, outcome: JobResult, moved: RowCounts) -> JobResult:
-        """Marks the result as failed if rows were dropped that must not be."""
+        """Returns the result, marked as failed if rows were dropped that --allow does not permit."""
         allowed = {*self.given["allow"], *(["malformed"] if self.is_malformed_allowed else [])}
         why = refusal(moved, allowed)
         if why is not None:
@@ -139,7 +142,10 @@ class JobRun:
         return counts_of({name: self._observed(name, one) for name, one in seen.items()})
 
     def _observed(self, name: str, observation: Observation) -> dict[str, Any]:
-        """Waits for an observation, with a timeout: Spark may have removed it from its plan."""
+        """Returns the metrics of an observation; {} with a warning if Spark does not report them in time.
+
+        Spark may have removed the observation from its plan.
+        """
         found: list[dict[str, Any]] = []
         asking = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
         asking.start()
@@ -167,7 +173,7 @@ class JobRun:
             self.spark.streams.removeListener(tally)
 
     def streamed(self, change: Change, more: dict[str, str]) -> DataFrame:
-        """Returns the stream as it is written, with its counts."""
+        """Returns the stream after `change`, with observations that count rows read and written."""
 
         def count(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
             return rows.observe(name, F.count_if(F.expr(which)).alias(counts.ROWS))
@@ -186,7 +192,7 @@ class JobRun:
         claim(folder, now, self.given["keep_checkpoint"], self.screen.note)
 
     def watch(self, query: Any) -> None:
-        """Waits until the stream has ended, or stops it when asked to."""
+        """Waits until the stream ends; stops it when `stop` is set. Raises the stream's error if it fails."""
         while not query.awaitTermination(POLL_INTERVAL_S):
             if self.stop.is_set():
                 query.stop()
@@ -194,7 +200,7 @@ class JobRun:
             raise query.exception()
 
     def explained(self, change: Change, more: dict[str, str], is_stream: bool = False) -> JobResult:
-        """Describes what the job would do, without doing it."""
+        """Returns a description of what the job would read and write, with Spark's plan; runs nothing."""
         end, given = self.source(), self.given
         options = self.options(more)
         rows = self.streamed(change, more) if is_stream else change(self.rows(**more))
@@ -215,7 +221,7 @@ class JobRun:
         return JobResult({"from": str(end)}, [ResultTable("explain", "What would run", shown, ("line",))])
 
     def name(self) -> str:
-        """Returns a name made from what the job does: the same for the same job on another day."""
+        """Returns the user's name for the job, or one of job, source and target; the same in every run."""
         said = self.given.get("name") or f"{self.job}-{self.given['from']}-{self.given['to']}"
         return re.sub(r"[^A-Za-z0-9._%-]+", "-", said)
 
@@ -225,15 +231,15 @@ class JobRun:
     # results
 
     def table(self, key: str, title: str, rows: DataFrame, most: int | None = None) -> ResultTable:
-        """Collects rows as a table of the result."""
+        """Collects rows, at most `most`, into a table of the result."""
         found: list[Row] = [row.asDict() for row in (rows.limit(most) if most else rows).collect()]
         return ResultTable(key, title, found, rows.columns)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """Draws a bar over all tasks that Spark has begun, while the block runs.
+        """Draws a progress bar over all tasks that Spark has begun, while the block runs.
 
-        Nothing without a terminal.
+        Draws nothing without a terminal.
         """
         if not self.screen.err.isatty():
             yield

@@ -33,7 +33,7 @@ figure{margin:1rem 0 2rem}figcaption{font-weight:600;margin-bottom:.5rem}svg{max
 
 @dataclass(frozen=True)
 class BarChart:
-    """One bar per name."""
+    """A bar chart of the report: one bar per (name, value) pair."""
 
     title: str
     values: Sequence[tuple[str, float]]
@@ -59,7 +59,7 @@ class BarChart:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines over time: a name → its points (seconds, value)."""
+    """A chart of lines over time; a series is a name and its points (seconds, value)."""
 
     title: str
     series: Sequence[tuple[str, Sequence[tuple[float, float]]]]
@@ -95,7 +95,7 @@ class LineChart:
 
 
 def ticks(top: float) -> list[float]:
-    """Returns a few round numbers from 0 to the first that is not below `top`.
+    """Returns the ticks of an axis: a few round numbers from 0 to the first that is not below `top`.
 
     >>> ticks(7), ticks(1234)
     ([0, 2, 4, 6, 8], [0, 500, 1000, 1500])
@@ -182,7 +182,7 @@ Chart = BarChart | LineChart
 
 
 def page(title: str, outcome: JobResult, charts: Sequence[Chart]) -> str:
-    """Returns the page."""
+    """Returns the HTML page: title, summary, charts as SVG, then the tables of the result."""
     summary = ", ".join(f"{escape(name)}: {escape(cell(value))}" for name, value in outcome.summary.items())
     figures = [f"<figure><figcaption>{escape(one.title)}</figcaption>{one.svg()}</figure>" for one in charts]
     body = "\n".join([*figures, *(_table(table) for table in outcome.tables)])
@@ -208,7 +208,7 @@ def _cell(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Aligns numbers to the right, and their headings too."""
+    """Returns the class attribute that aligns the cell of a number to the right; empty for other values."""
     return ' class="n"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 

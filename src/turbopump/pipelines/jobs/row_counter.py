@@ -16,7 +16,10 @@ class CountsLost(RuntimeError):
 
 
 class RowCounter(StreamingQueryListener):
-    """Adds up the rows of one query. Spark calls one event after the other, the end of the query last."""
+    """Spark listener that adds up the row counts of one streaming query over all its micro-batches.
+
+    Spark calls one event after the other, the end of the query last.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,14 +37,14 @@ class RowCounter(StreamingQueryListener):
             self._counts = self._counts.plus(counts_of_progress(progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing was read."""
+        """Does nothing: no rows were read."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         if str(event.runId) == self._run:
             self._ended.set()
 
     def result(self) -> RowCounts:
-        """Returns the counts once the query has ended. Raises CountsLost."""
+        """Waits for the query's end and returns its row counts. Raises CountsLost after END_TIMEOUT_S."""
         if not self._ended.wait(END_TIMEOUT_S):
             raise CountsLost(f"Spark has not reported the end of {self._name}: its rows cannot be counted")
         return self._counts

@@ -30,9 +30,9 @@ PARTITIONS, INITIAL = (
 
 
 def session(name: str, master: str, conf: Mapping[str, str], archive: Path | None = None) -> Any:
-    """Returns a session with our formats registered, and workers that run this Python. Raises CannotRun.
+    """Returns a Spark session with our formats registered, and workers that run this Python.
 
-    `archive`: packages for executors that do not have ours.
+    Raises CannotRun. `archive`: packages for executors that do not have ours.
     """
     check()
     shipped = shipping.settings(archive) if archive else {}
@@ -54,7 +54,7 @@ def session(name: str, master: str, conf: Mapping[str, str], archive: Path | Non
 
 
 def _set_partitions(spark: Any, conf: Mapping[str, str]) -> None:
-    """Sets the number of shuffle partitions: for streams the number of cores, for batches many.
+    """Sets the number of shuffle partitions unless `conf` does: for streams the cores, for batches many.
 
     A stream keeps one state store per shuffle partition, and starts a task for it in every batch. A batch
     begins with many partitions, and Spark merges the small ones.
@@ -65,7 +65,7 @@ def _set_partitions(spark: Any, conf: Mapping[str, str]) -> None:
 
 
 def check() -> None:
-    """Checks that a session can be made. Raises CannotRun."""
+    """Raises CannotRun unless PySpark and a new enough Java are installed."""
     if find_spec("pyspark") is None:
         raise CannotRun("pipelines need PySpark: pip install 'turbopump[spark]'")
     found = java_version(_java_output())

@@ -27,7 +27,7 @@ class BadSpec(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TypedTime:
-    """A point in time, and the text it was given as: `1h` is another time on the next day."""
+    """A point in time in ms, and the text it was given as, such as `1h`, which depends on the clock."""
 
     text: str
     ms: int
@@ -42,7 +42,7 @@ class TypedTime:
 
 @dataclass(frozen=True, slots=True)
 class JobFlag:
-    """One flag. `read` makes the value from the text, and raises ValueError. A switch has no `read`."""
+    """One flag of a job; `read` converts its text or raises ValueError, and is None for a switch."""
 
     name: str
     help: str
@@ -63,7 +63,7 @@ Given = Mapping[str, Any]
 
 
 def read_file(text: str, where: str) -> dict[str, Any]:
-    """Parses a TOML file. Raises BadSpec."""
+    """Parses the text of a job's TOML file; `where` names the file in errors. Raises BadSpec."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -73,10 +73,10 @@ def read_file(text: str, where: str) -> dict[str, Any]:
 def given_by(
     flags: Iterable[JobFlag], file: Mapping[str, Any], line: Mapping[str, Any], job: str, clock: Clock
 ) -> Given:
-    """Reads the values of all flags. Raises BadSpec.
+    """Returns each flag's value by its key: from the command line, else the file, else its default.
 
-    `line` has texts by key, None for a flag that was not given. `clock` is for times such as `10m`, which is
-    ten minutes ago.
+    Raises BadSpec. `line` has texts by key, None for a flag that was not given. `clock` is for times such as
+    `10m`, which is ten minutes ago.
     """
     now_ms = clock.now_ms()
     known = {flag.key: flag for flag in flags}
@@ -104,7 +104,7 @@ def _value(flag: JobFlag, typed: Any, filed: Any, now_ms: int) -> Any:
 
 
 def _time(now_ms: int, text: str, *, is_typed: bool) -> TypedTime:
-    """Typed by a person, a time without a zone is local time; a file must give the zone."""
+    """Reads a time; one without a zone is local time if a person typed it, and an error in a file."""
     return TypedTime(text, parse_time(text, now_ms, local=is_typed))
 
 

@@ -18,7 +18,7 @@ from turbopump.pipelines.transforms.resend import in_queue_order, sendable
 
 
 def archive(run: JobRun) -> JobResult:
-    """The job `archive`: writes topics or a store into a table."""
+    """Runs the job `archive`: writes topics or a store into a table."""
     end = run.target()
     outcome = run.move(lambda rows: rows, run.given["partition_by"], includeProperties="true")
     if run.given["compact"] and end.kind == "delta" and not run.given["explain"]:
@@ -29,7 +29,7 @@ def archive(run: JobRun) -> JobResult:
 
 
 def replay(run: JobRun) -> JobResult:
-    """The job `replay`: sends stored rows to a topic or to one group, each queue in its order."""
+    """Runs the job `replay`: sends stored rows to a topic or to one group, each queue in its order."""
     rate = run.given["rate"]
     return run.move(
         lambda rows: limited(sendable(in_queue_order(rows, rate is not None)), rate), includeProperties="true"
@@ -37,7 +37,10 @@ def replay(run: JobRun) -> JobResult:
 
 
 def limited(rows: DataFrame, rate: int | None) -> DataFrame:
-    """Limits the rows per second, in a single task: several tasks together would exceed the limit."""
+    """Returns rows that pass at most `rate` per second, in a single task; unchanged if `rate` is None.
+
+    Several tasks together would exceed the limit.
+    """
     if rate is None:
         return rows
 
@@ -54,7 +57,7 @@ def limited(rows: DataFrame, rate: int | None) -> DataFrame:
 
 
 def transform(run: JobRun) -> JobResult:
-    """The job `transform`: Spark SQL between topics and tables."""
+    """Runs the job `transform`: applies Spark SQL to messages between topics and tables."""
     query = checks.texts_of(run.given)["sql"]
     run.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
 
@@ -70,7 +73,7 @@ def transform(run: JobRun) -> JobResult:
 
 
 def read_body(rows: DataFrame, given: Any) -> DataFrame:
-    """Adds the columns that the body has, if a flag says how to read it."""
+    """Adds the columns parsed from a JSON or Avro body if a flag gives its schema; else returns `rows`."""
     if given["json_body"]:
         return json_body(rows, given["json_body"])
     if given["avro_body"]:
@@ -79,7 +82,7 @@ def read_body(rows: DataFrame, given: Any) -> DataFrame:
 
 
 def drop_repeated(run: JobRun) -> JobResult:
-    """The job `dedupe`: of messages with the same key within a time, keeps the first."""
+    """Runs the job `dedupe`: of messages with the same key within a time, keeps the first."""
     by, within, remember = run.given["by"], run.given["within"], run.given["remember"]
     run.is_deduplication = True
     is_sent = run.target().is_topic

@@ -1,4 +1,4 @@
-"""One batch consume queue (`queue.type=BatchCQ`), from its files: which records hold which messages.
+"""Reads one batch consume queue (`queue.type=BatchCQ`) from its files: which records hold which messages.
 
 An entry stands for a record and is found by its number; offsets count messages: an entry says which ones it
 covers. To its users the queue has offsets, as any other. Reads only; records are unpacked by the reader.
@@ -34,7 +34,7 @@ LAYOUT = np.dtype(
 
 
 class _BatchEntries(QueueFiles):
-    """The entries, by their numbers."""
+    """Reads the entries of a batch consume queue by entry number, which is not the queue offset."""
 
     folder = "batchconsumequeue"
     layout = LAYOUT
@@ -43,7 +43,7 @@ class _BatchEntries(QueueFiles):
         return self._first(self.begin, self.end, is_before)
 
     def is_whole(self, entry: Any) -> bool:
-        """Tells whether an entry points to a record and agrees with what the record says of itself."""
+        """Tells whether an entry points to a complete record that has the entry's first queue offset."""
         part = self._store.part_at(int(entry["physical"])) if super().is_whole(entry) else None
         if part is None or int(entry["messages"]) <= 0:
             return False
@@ -52,7 +52,7 @@ class _BatchEntries(QueueFiles):
 
 
 class BatchQueueFiles:
-    """The messages of one queue, by their offsets."""
+    """Reads a batch consume queue by queue offsets of messages; an entry covers several messages."""
 
     def __init__(self, store: StoreFiles, name: QueueName) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class BatchQueueFiles:
 
     @cached_property
     def begin(self) -> int:
-        """The first message whose record the log still has."""
+        """The queue offset of the first message whose record is still in the log."""
         return self._offset_at(self._entries.begin)
 
     @cached_property
@@ -69,7 +69,7 @@ class BatchQueueFiles:
         return 0 if last is None else _end_of(last)
 
     def blocks(self, begin: int, end: int) -> Iterator[Entries]:
-        """Yields entries of the records that hold these messages; the first and last may hold others too."""
+        """Yields entries whose records hold messages [begin, end); the first and last may hold others too."""
         low = self._entries.first_number(lambda entry: _end_of(entry) <= begin)
         high = self._entries.first_number(lambda entry: int(entry["first"]) < end)
         for _, found in self._entries.pieces(low, high):
@@ -86,7 +86,7 @@ class BatchQueueFiles:
         return self._offset_at(self._entries.first_since(time_ms))
 
     def _offset_at(self, number: int) -> int:
-        """Returns the offset of the first message from this entry on.
+        """Returns the queue offset of the first message in entry `number` or later; `end` if none is.
 
         Where the entry is damaged, one before the next message, so that a reader that begins there notices a
         gap.
@@ -110,7 +110,7 @@ def queue_of(store: StoreFiles, name: QueueName) -> Queue:
 
 
 def ends_of(entries: Entries) -> Numbers:
-    """Returns the offset after the last message of each entry."""
+    """Returns the queue offset after the last message of each entry."""
     ends: Numbers = entries["first"].astype(np.int64) + entries["messages"]
     return ends
 

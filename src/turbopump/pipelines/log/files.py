@@ -1,4 +1,4 @@
-"""The files of a store: which parts the log has, and which topics and queues there are.
+"""Lists and maps the files of a store: the parts of its log, and its topics and queues.
 
 In: a directory, written by us or by Apache, in use, stopped or copied. Out: mapped parts of the log, and
 where it ends. Reads only, takes no lock and opens no store: a broker that uses the directory is not affected.
@@ -29,7 +29,7 @@ class NoStore(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QueueName:
-    """A queue of a store."""
+    """Identifies a queue of a store by topic and queue id, whether it is a batch consume queue or not."""
 
     topic: str
     queue_id: int
@@ -37,7 +37,7 @@ class QueueName:
 
 
 class StoreFiles:
-    """The files of one store, as they were at first use; maps stay open as long as this object lives."""
+    """The files of one store directory, listed at first use; memory maps stay open as long as it lives."""
 
     def __init__(self, directory: str, log_dirs: Sequence[str] = ()) -> None:
         self.directory = store_in(directory) if not log_dirs else directory
@@ -56,12 +56,12 @@ class StoreFiles:
         return self.parts[0].start if self.parts else 0
 
     def part_at(self, physical: int) -> LogPart | None:
-        """Returns the file that holds this offset of the log."""
+        """Returns the log file that holds the log offset `physical`; None if no file does."""
         at = bisect_right(self.parts, physical, key=lambda part: part.start) - 1
         return self.parts[at] if at >= 0 and physical < self.parts[at].end else None
 
     def bytes_of(self, part: LogPart) -> Data:
-        """Maps a file. Raises FileNotFoundError when it was deleted after it was listed."""
+        """Returns a log file as a memory map. Raises FileNotFoundError if deleted since it was listed."""
         if part.path not in self._maps:
             self._maps[part.path] = mapped(part.path)
         return self._maps[part.path]
@@ -73,7 +73,7 @@ class StoreFiles:
         return timestamp_at(self.bytes_of(part), physical - part.start)
 
     def log_end(self, known: int) -> int:
-        """Returns the end of the last complete record.
+        """Returns the log offset after the last complete record; checks only records from `known` on.
 
         Records before `known` are in queues and known to be complete; those after it may be half written at
         this moment, so their bodies are compared with their checksums.
@@ -88,7 +88,7 @@ class StoreFiles:
         return end
 
     def _walked(self, part: LogPart, position: int) -> int:
-        """Returns the end of the records from here on; the size of the file when a blank ends it."""
+        """Returns where the whole records from `position` on end in the file; its size if a blank ends it."""
         data = self.bytes_of(part)
         while (size := measure_at(data, part.start, position, part.size, check_crc=True)) > 0:
             position += size
@@ -98,7 +98,7 @@ class StoreFiles:
 
     @cached_property
     def queue_names(self) -> list[QueueName]:
-        """The queues that have files."""
+        """The queues that have consume queue files in this store, batch consume queues included."""
         return [*self._queues("consumequeue"), *self._queues("batchconsumequeue", is_batch=True)]
 
     def _queues(self, folder: str, is_batch: bool = False) -> list[QueueName]:
@@ -112,7 +112,7 @@ class StoreFiles:
 
     @cached_property
     def topics(self) -> list[str]:
-        """The topics, including those without messages where the store's own table names them."""
+        """The topics that have consume queue files or are in config/topics.json, sorted."""
         found = {name.topic for name in self.queue_names}
         try:
             with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
@@ -123,13 +123,13 @@ class StoreFiles:
 
 
 class _TopicTable(msgspec.Struct):
-    """The part of topics.json that is read."""
+    """Decodes what is read of topics.json: the names of topics, which are keys of topicConfigTable."""
 
     topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
 
 
 def is_in_place(places: RecordPositions, part: LogPart) -> Mask:
-    """Marks complete records that lie at the log offset they contain.
+    """Marks records that are complete and lie at the log offset that is stored in them.
 
     Others are left from an earlier use of the file.
     """
@@ -138,7 +138,7 @@ def is_in_place(places: RecordPositions, part: LogPart) -> Mask:
 
 
 def records_between(data: Data, begin: int, end: int) -> tuple[Numbers, int]:
-    """Returns the positions of records, and their end: less than `end` where other bytes are in between."""
+    """Returns the starts of records in [begin, end), and their end: before `end` if other bytes follow."""
     starts = starts_in(data, begin, end)
     if not len(starts):
         return starts, begin
@@ -152,7 +152,7 @@ def mapped(path: str) -> Data:
 
 
 def store_in(directory: str) -> str:
-    """Returns the directory itself, or the store below a data directory of `turbopump up`."""
+    """Returns the directory, or its subdirectory `store`, whichever has a commit log. Raises NoStore."""
     for candidate in (directory, os.path.join(directory, "store")):
         if os.path.isdir(os.path.join(candidate, "commitlog")):
             return candidate

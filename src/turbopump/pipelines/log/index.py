@@ -21,7 +21,7 @@ ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class IndexMatches:
-    """Log offsets in [begin, end) of records that may have the key; outside of it the index says nothing."""
+    """Log offsets of records that may have the key, within [begin, end), the indexed part of the log."""
 
     begin: int
     end: int
@@ -29,7 +29,7 @@ class IndexMatches:
 
 
 def look_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatches | None:
-    """Returns the matches for a key; None when no usable index exists."""
+    """Returns log offsets of records that may have the key in these topics; None without a usable index."""
     offsets: set[int] = set()
     begin = end = -1
     for path in _index_files(files.directory):

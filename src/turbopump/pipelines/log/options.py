@@ -30,7 +30,7 @@ FORMAT = "rocketmq-log"
 
 
 def tag_list(given: str) -> frozenset[str]:
-    """Tags as consumers subscribe to them: `a || b`; `*` is any."""
+    """Reads tags as consumers subscribe to them, `a || b`; an empty set, for `*`, means any tag."""
     if not given.strip():
         raise ValueError("must be tags such as a || b")
     found = wanted_tags(given)
@@ -54,7 +54,7 @@ def positions(given: str) -> QueuePositions:
 
 
 def positions_of(tree: Any) -> QueuePositions:
-    """Reads `{"topic": {"queue": n}}`, or with the broker in between as the format `rocketmq` writes it."""
+    """Reads queue offsets from `{"topic": {"queue": n}}`, or with a broker level. Raises ValueError."""
     found: dict[QueueName, int] = {}
     try:
         for topic, queues in tree.items():

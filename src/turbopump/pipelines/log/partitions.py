@@ -28,7 +28,7 @@ MIN_MESSAGE_BYTES = 20
 
 
 def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
-    """Returns the partitions that answer the query.
+    """Divides the parts of a store that answer the query into partitions, each for one reader.
 
     Raises NoStore, NoSuchTopic, OffsetsGone and BadOption.
     """
@@ -53,7 +53,10 @@ def _ends(queue: Queue, query: StoreQuery) -> QueueEnds:
 def _by_log(
     files: StoreFiles, query: StoreQuery, begin: int = 0, stop: int | None = None
 ) -> Iterator[Partition]:
-    """Yields partitions of the log between these offsets, at which records begin."""
+    """Yields partitions of the commit log in [begin, stop), log offsets at which records begin.
+
+    Raises BadOption for a query by queue offsets.
+    """
     if query.starting != QueuePositions(EARLIEST) or query.ending != QueuePositions(LATEST):
         raise BadOption(
             "startingOffsets and endingOffsets are queue offsets, which scan=log does not use: give times"
@@ -74,12 +77,12 @@ def _by_log(
 
 
 def _record_at(queues: list[Queue], physical: int) -> int | None:
-    """Returns the log offset of the first record at or after this one, by the entries of the queues."""
+    """Returns the log offset of the first record from `physical` on, by the queues' entries; None if none."""
     return min((at for queue in queues if (at := queue.first_at(physical)) is not None), default=None)
 
 
 def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
-    """Tells whether a file of the log may hold messages of the wanted time.
+    """Tells whether log file `number` may hold messages stored in the time range of the query.
 
     Its messages were stored after its first, and before the first of the next file.
     """
@@ -92,7 +95,7 @@ def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
 
 
 def _by_key(files: StoreFiles, query: StoreQuery) -> Iterator[Partition]:
-    """Yields the records that the index names, and the parts of the log that the index does not cover."""
+    """Yields partitions that may hold the query's key: records in the index, and log ranges not indexed."""
     topics = [topic for topic in files.topics if query.wants_topic(topic)]
     found = look_up(files, topics, query.key)
     if found is None:

@@ -23,7 +23,7 @@ ROWS_PER_PARTITION = 250_000
 
 
 class OffsetsGone(ValueError):
-    """Requested rows are no longer in the store; the text says how to read the rest."""
+    """Requested offsets are deleted or not yet in the store; the text says how to read the rest."""
 
 
 class NoSuchTopic(ValueError):
@@ -32,7 +32,7 @@ class NoSuchTopic(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QueuePositions:
-    """Where to begin or end: at these offsets in the named queues, at `default` in all others."""
+    """Start or end offsets of a query: `of` for the queues named there, `default` for all others."""
 
     default: int
     of: Mapping[QueueName, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class StoreQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Offsets [begin, end) of one queue."""
+    """Queue offsets [begin, end) of one queue."""
 
     name: QueueName
     begin: int
@@ -89,7 +89,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets [begin, end) of the log within one file.
+    """Log offsets [begin, end) within one file of the commit log.
 
     Both are where records begin, or the end of the log.
     """
@@ -100,7 +100,7 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class LogRecords:
-    """Single records of the log, by rising offsets; the key is compared when they are read."""
+    """Log offsets, rising, of records that may have the wanted key; keys are compared when they are read."""
 
     offsets: tuple[int, ...]
 
@@ -111,7 +111,7 @@ Partition = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
-    """First and next offset of a queue, and the offsets between which the wanted times lie."""
+    """A queue's first offset and the one after its last, and the offsets that bound the wanted times."""
 
     name: QueueName
     begin: int
@@ -129,7 +129,7 @@ def check_topics(query: StoreQuery, known: Sequence[str]) -> None:
 
 
 def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
-    """Returns the part of a queue that is asked for, perhaps empty. Raises OffsetsGone."""
+    """Returns the range of a queue that the query wants, perhaps empty. Raises OffsetsGone if strict."""
     begin, end = query.starting.at(ends.name), query.ending.at(ends.name)
     if query.is_strict and 0 <= begin < ends.begin:
         raise OffsetsGone(
@@ -154,7 +154,7 @@ def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
 
 
 def divided(ranges: Iterable[QueueRange], max_rows: int) -> list[Partition]:
-    """Divides long ranges into equal pieces of at most `max_rows` rows, and joins short ones."""
+    """Returns partitions of queue ranges: long ones cut to at most `max_rows` each, short ones joined."""
     partitions: list[Partition] = []
     together: list[QueueRange] = []
     for one in ranges:
@@ -175,13 +175,13 @@ def pieces_of(one: QueueRange, max_rows: int) -> list[QueueRange]:
 
 
 def preferred_cuts(begin: int, end: int, rows_per_byte: float, max_rows: int) -> list[int]:
-    """Returns where a part of the log would best be cut, if records began there."""
+    """Returns log offsets, not at record starts, that cut [begin, end) evenly by about `max_rows` rows."""
     count = max(1, round(rows_per_byte * (end - begin) / max_rows + 0.5))
     return [begin + (end - begin) * number // count for number in range(1, count)]
 
 
 def log_ranges(part: LogPart, end: int, cuts: Iterable[int]) -> list[Partition]:
-    """Divides a file of the log where records begin."""
+    """Divides a log file, up to log offset `end`, at the given cuts into partitions of one LogRange each."""
     end = min(end, part.end)
     edges = sorted({part.start, end, *(cut for cut in cuts if part.start < cut < end)})
     return [(LogRange(begin, stop),) for begin, stop in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""One consume queue, from its files: where its messages are in the log, and which of them exist.
+"""Reads the entries of one consume queue from its files: where messages are in the log, and which exist.
 
 Entries are NumPy records over the mapped files. A queue begins where the log begins, since retention removes
 the oldest files, and ends with the last entry whose message is complete: behind it are zeros, or what a crash
@@ -25,7 +25,7 @@ Entries = NDArray[np.void]
 
 
 class QueueFiles:
-    """The entries of one queue."""
+    """Reads the entries of one consume queue from its mapped files, by queue offset."""
 
     folder = "consumequeue"
     layout = ENTRY
@@ -43,12 +43,12 @@ class QueueFiles:
 
     @cached_property
     def begin(self) -> int:
-        """The first entry whose message the log still has."""
+        """The queue offset of the first entry whose message is still in the log."""
         return self._first(self._base, self._written, self._is_gone)
 
     @cached_property
     def end(self) -> int:
-        """The offset after the last entry whose message is complete.
+        """The queue offset after the last entry whose message is complete.
 
         A crash may have left entries that point nowhere, or to messages that never reached the disk.
         """
@@ -59,11 +59,11 @@ class QueueFiles:
         return end
 
     def entry(self, offset: int) -> Any:
-        """Returns an entry; None where a file is missing."""
+        """Returns the entry at a queue offset; None if no file holds it."""
         return next((entries[0] for _, entries in self.pieces(offset, offset + 1)), None)
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, Entries]]:
-        """Yields the entries file by file, each with the queue offset of the first."""
+        """Yields the entries of [begin, end) file by file, each time with the queue offset of the first."""
         at = max(bisect_right(self._files, begin, key=lambda file: file[0]) - 1, 0)
         for base, path in self._files[at:]:
             if base >= end:
@@ -73,17 +73,17 @@ class QueueFiles:
                 yield max(begin, base), found
 
     def physical_end(self) -> int:
-        """Returns the log offset after the queue's last message."""
+        """Returns the log offset after the queue's last message; 0 for an empty queue."""
         last = self.entry(self.end - 1) if self.end > self._base else None
         return 0 if last is None else int(last["physical"]) + int(last["size"])
 
     def first_at(self, physical: int) -> int | None:
-        """Returns the log offset of this queue's first message at or after the given log offset."""
+        """Returns the log offset of the queue's first message at or after `physical`; None if none is."""
         found = self._first(self.begin, self.end, lambda entry: int(entry["physical"]) < physical)
         return int(self.entry(found)["physical"]) if found < self.end else None
 
     def first_since(self, time_ms: int) -> int:
-        """Returns the first offset stored at this time or later.
+        """Returns the queue offset of the first message stored at `time_ms` or later; the end if none is.
 
         Store times are taken to rise, as a broker does.
         """
@@ -111,14 +111,14 @@ class QueueFiles:
 
     @cached_property
     def _written(self) -> int:
-        """The offset after the last entry; zeros follow."""
+        """The queue offset after the last entry that was written; zeros follow in the file."""
         if not self._files:
             return 0
         base, path = self._files[-1]
         return self._first(base, base + len(self._mapped(path)), lambda entry: int(entry["size"]) > 0)
 
     def _first(self, low: int, high: int, is_before: Any) -> int:
-        """Returns the first offset between these for which `is_before` is false."""
+        """Returns the first offset in [low, high) whose entry is not `is_before`; `high` if there is none."""
         while low < high:
             middle = (low + high) // 2
             if is_before(self._nearest(middle)):
@@ -128,7 +128,7 @@ class QueueFiles:
         return low
 
     def _nearest(self, offset: int) -> Any:
-        """Returns the entry, or the last before it where a file in between is missing."""
+        """Returns the entry at a queue offset, or the last one before it where the file is missing."""
         base, path = self._files[max(bisect_right(self._files, offset, key=lambda file: file[0]) - 1, 0)]
         entries = self._mapped(path)
         return entries[min(offset - base, len(entries) - 1)]

@@ -1,4 +1,4 @@
-"""Reads one partition of a store as record batches.
+"""Reads one partition of a store directory as Arrow record batches.
 
 In: the pieces of a partition and the query they answer. Out: batches of at most `batch_rows` rows. Conditions
 that the plan could not decide by files and offsets (tags, keys, times, and topics where the log itself is
@@ -42,7 +42,7 @@ class RecordsLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """The columns of the rows, the value of brokerName, and the size of batches."""
+    """Says how rows are built: their columns, the value of brokerName, and the largest size of a batch."""
 
     schema: Schema
     broker: str | None = None
@@ -50,7 +50,7 @@ class RowFormat:
 
 
 class StoreReader:
-    """Reads partitions of one store. Files are mapped when they are first needed."""
+    """Reads partitions of one store directory as Arrow batches; maps its files when first needed."""
 
     def __init__(self, files: StoreFiles, query: StoreQuery, rows: RowFormat) -> None:
         self._files = files
@@ -59,7 +59,7 @@ class StoreReader:
         self._topics: dict[bytes, bool] = {}
 
     def read(self, partition: Partition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a partition. Raises RecordsLost."""
+        """Yields a partition's rows in batches. Raises RecordsLost if records are missing, if strict."""
         for piece in partition:
             match piece:
                 case QueueRange():
@@ -95,7 +95,7 @@ class StoreReader:
         tests: "tuple[Test, ...]",
         order: "_LogOrder",
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the records that entries point to. One that differs from its entry counts as missing."""
+        """Yields batches of the records that entries point to; one unlike its entry counts as missing."""
         physical = entries["physical"].astype(np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
@@ -107,14 +107,17 @@ class StoreReader:
             yield from self._batches(data, places.only(good), tests)
 
     def _may_have_tags(self, wanted: QueueRange, entries: Entries) -> Mask:
-        """Compares the hashes of tags; what an entry does not say is checked in the record."""
+        """Marks the entries that may have a wanted tag: its hash matches, or the entry holds no hash.
+
+        The tags themselves are compared when the records are read.
+        """
         if not self._query.tags or wanted.name.topic == SCHEDULE_TOPIC:
             return np.ones(len(entries), np.bool_)
         codes = entries["tags"].astype(np.int64)
         return np.isin(codes, [java_hash(tag) for tag in self._query.tags]) | (codes <= HIGHEST_ADDRESS)
 
     def _by_file(self, physical: Numbers) -> Iterator[tuple[LogPart, slice]]:
-        """Yields runs of offsets that lie in one file. Reports those that lie in none as missing."""
+        """Yields each log file with the slice of offsets in it; counts offsets in no file as missing."""
         parts = self._files.parts
         which = np.searchsorted([part.start for part in parts], physical, "right") - 1
         which[physical >= np.array([part.end for part in parts])[which]] = -1
@@ -138,7 +141,7 @@ class StoreReader:
     # by queue of batches
 
     def _of_batches(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        """Reads a batch consume queue.
+        """Yields the rows of a range of a batch consume queue, whose records hold several messages each.
 
         Entries stand for records, and offsets for messages: the first and the last record may reach beyond
         the range.
@@ -178,7 +181,10 @@ class StoreReader:
             yield from self._batches(data, places.only(good), IN_LOG)
 
     def _next_record(self, physical: int) -> int:
-        """Returns where to continue after damage: at the next record that a queue points to."""
+        """Returns the log offset of the first record from `physical` on that is in a queue, or the log's end.
+
+        Reading continues there after damage.
+        """
         queues = [queue_of(self._files, name) for name in self._files.queue_names]
         found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
         return min(found, default=self._files.parts[-1].end)
@@ -258,7 +264,7 @@ IN_LOG: tuple[Test, ...] = (StoreReader.of_topics, StoreReader.of_queues, *IN_QU
 
 
 class _LogOrder:
-    """Keeps each message of a queue from being read twice.
+    """Drops repeated records of one queue: those not after the last record that was read from the log.
 
     A queue's messages lie in the log in the order of the queue: a record before one that was read is not read
     again.
@@ -268,7 +274,7 @@ class _LogOrder:
         self._last = -1
 
     def keeps(self, physical: Numbers, good: Mask) -> Mask:
-        """Marks those good records that lie after all good ones before them."""
+        """Marks the `good` records whose log offset exceeds that of all good ones before, over all calls."""
         latest = np.maximum.accumulate(np.append(self._last, np.where(good, physical, -1)))
         self._last = int(latest[-1])
         mask: Mask = good & (physical > latest[:-1])
@@ -285,7 +291,7 @@ def _between(begin: int, end: int) -> Test:
 
 
 def is_in_time(data: Data, places: RecordPositions, since: int | None, until: int | None) -> Mask | None:
-    """Marks records stored in [since, until); None where neither is given."""
+    """Marks records stored in [since, until), in ms; returns None, for all records, without both bounds."""
     if since is None and until is None:
         return None
     times = store_times(data, places)
@@ -308,7 +314,7 @@ def _named(wanted: QueueRange) -> str:
 
 
 def _is_of(wanted: QueueRange, places: RecordPositions, offsets: Numbers) -> Mask:
-    """Marks records that contain the queue and offset at which they were looked for."""
+    """Marks records whose queue id is that of `wanted` and whose queue offset is the one in `offsets`."""
     mask: Mask = places.number("queue_offset") == offsets
     mask &= places.number("queue_id") == wanted.name.queue_id
     return mask

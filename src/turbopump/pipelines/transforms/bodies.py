@@ -1,4 +1,4 @@
-"""Reads bodies as columns: JSON by Spark's own reader, Avro by fastavro in the workers.
+"""Parses message bodies into columns: JSON by Spark's own reader, Avro by fastavro in the workers.
 
 A body that does not fit gives a row of nulls and the reason in `bodyError`, so that no message is lost:
 filter on `bodyError IS NULL`, and send the others to a place where somebody looks at them.
@@ -67,10 +67,7 @@ def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
 
 
 def _spread(messages: DataFrame) -> DataFrame:
-    """Replaces the struct of fields by its fields.
-
-    Raises ValueError for names that messages have themselves.
-    """
+    """Replaces the struct column of body fields by its fields. Raises ValueError for names already in use."""
     own = {name.lower() for name in messages.columns}
     struct = messages.schema[FIELDS].dataType
     taken = [field.name for field in struct.fields if field.name.lower() in own]
@@ -83,7 +80,7 @@ def _spread(messages: DataFrame) -> DataFrame:
 
 
 def avro_words(schema: Any) -> Words:
-    """Returns the names that Spark and Arrow have for the type of an Avro schema. Raises BadAvroSchema."""
+    """Returns Spark's name and Arrow's type for the type of an Avro schema. Raises BadAvroSchema."""
     if isinstance(schema, str):
         return _simple(schema)
     if isinstance(schema, list):

@@ -1,4 +1,4 @@
-"""Dead letters: where they came from, which of them failed alike, and the rows that send them again."""
+"""Transforms dead letters: finds their origin, groups those that failed alike, and makes rows to resend."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
@@ -11,10 +11,10 @@ DEAD, RETRY = names.dlq_topic(""), names.retry_topic("")
 
 
 def with_origin(messages: DataFrame) -> DataFrame:
-    """Returns the messages of dead-letter topics, each with the place it came from.
+    """Keeps messages of dead-letter topics, and adds consumer group, original topic and original id.
 
-    Adds `consumerGroup`, which gave the message up, `originTopic`, to which it was first sent, and
-    `originId`, its id at the producer. The messages must be read with includeProperties.
+    `consumerGroup` gave the message up, `originTopic` is where it was first sent, `originId` its id at the
+    producer. The messages must be read with includeProperties.
     """
     return (
         messages.where(F.col("topic").startswith(DEAD))
@@ -27,7 +27,7 @@ def with_origin(messages: DataFrame) -> DataFrame:
 
 
 def failures(dead: DataFrame) -> DataFrame:
-    """Counts the rows of `with_origin` that failed alike: by group, topic and tag, the largest first."""
+    """Returns a row per group, topic and tag with the number of dead letters, from rows of `with_origin`."""
     return (
         dead.groupBy("consumerGroup", "originTopic", "tags")
         .agg(

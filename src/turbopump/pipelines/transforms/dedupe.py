@@ -32,7 +32,7 @@ def dedupe(
     time: str = "storeTimestamp",
     remember: str | None = None,
 ) -> DataFrame:
-    """Keeps a message unless one with the same key was kept, and stored no further away than `within`.
+    """Drops a message if one with the same key was kept, and stored no further away than `within`.
 
     A message without a key is always kept. `remember`: how long a stream remembers a key after it was last
     seen, by the clock (default: twice `within`); a repeated message that comes later than that is passed on.
@@ -57,9 +57,9 @@ def dedupe(
 
 
 def _key(messages: DataFrame, by: Sequence[str], time: str) -> Any:
-    """Returns the key as text.
+    """Returns the column of keys as text; unique for a message that lacks its key or its time.
 
-    Where the key or the time is missing, the message's queue and offset, which are unique.
+    That text consists of the message's queue and offset.
     """
     lacks = F.col(time).isNull()
     blank = F.lit(True)
@@ -90,7 +90,7 @@ def _first_of(time: str, within_us: int) -> Any:
 
 
 def kept(times: Iterable[int | None], within: int) -> Iterator[int]:
-    """Yields the positions of those times, in order, that begin a window."""
+    """Yields the positions of rising times that begin a window of length `within`; None always begins one."""
     begin: int | None = None
     for position, time in enumerate(times):
         if begin is None or time is None or time - begin > within:
@@ -102,7 +102,7 @@ def kept(times: Iterable[int | None], within: int) -> Iterator[int]:
 
 
 def passed(times: Sequence[int], known: Sequence[int], within: int) -> tuple[list[int], list[int]]:
-    """Returns which positions of `times` pass, and the latest MAX_TIMES of all times known then.
+    """Returns positions of times further than `within` from known ones, and the last MAX_TIMES known then.
 
     >>> passed([100, 30, 35], known=[90], within=10)
     ([1], [30, 90])
@@ -138,7 +138,7 @@ def _passing(within_us: int) -> Any:
 
 
 def _packer(columns: Sequence[str]) -> Any:
-    """Packs rows into one opaque column: pandas would change numbers with nulls, maps and times."""
+    """Returns a function that pickles each row into one column, since pandas would change some types."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

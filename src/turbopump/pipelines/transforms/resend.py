@@ -14,7 +14,7 @@ OFFSET, TIME, AT = "queueOffset", "storeTimestamp", "__at"
 
 
 def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
-    """Orders rows so that the sink keeps the order of each queue.
+    """Sorts rows and gives them sharding keys, so that the sink keeps the order of each original queue.
 
     Each row gets a sharding key, and a queue is in one task. A message without a sharding key of its own gets
     the queue it was in as one: what one queue held goes to one queue. The tasks of a stream read each queue
@@ -53,7 +53,7 @@ def sendable(rows: DataFrame) -> DataFrame:
 
 
 def own_properties() -> Column:
-    """Returns the properties that a user has given."""
+    """Returns the column `properties` without blank ones and those that storing or delivery added."""
     return F.map_filter(
         "properties", lambda name, value: ~name.isin(*NOT_KEPT) & (F.trim(value) != F.lit(""))
     )

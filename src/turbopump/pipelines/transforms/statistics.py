@@ -10,7 +10,7 @@ TIME = "storeTimestamp"
 
 
 def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
-    """Returns a row per group with its messages, bytes, sizes, rate and share.
+    """Returns a row per value of the columns `by`, with its messages, bytes, sizes, rate and share.
 
     The columns include first and last time, messages per second, and `share` of all messages. `brokerName`
     may be null, which is a group of its own then.
@@ -37,9 +37,9 @@ def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
 
 
 def skew(counted: DataFrame) -> DataFrame:
-    """Measures how uneven the groups of `stats` are.
+    """Returns one row that says how uneven the groups of `stats` are, in its columns `skew` and `variation`.
 
-    1 is even; n: the largest group has n times the average.
+    A skew of 1 is even; n: the largest group has n times the average.
     """
     return counted.agg(
         F.count(F.lit(1)).alias("groups"),
@@ -51,7 +51,7 @@ def skew(counted: DataFrame) -> DataFrame:
 
 
 def rates(messages: DataFrame, every: str = "1 minute", by: Sequence[str] = BY) -> DataFrame:
-    """Counts messages and bytes per interval, for a chart."""
+    """Returns a row per interval and group with its messages and bytes, by store time."""
     spans = messages.groupBy(F.window(TIME, every).alias("span"), *by).agg(
         F.count(F.lit(1)).alias("messages"), F.sum(F.length("body")).alias("bytes")
     )

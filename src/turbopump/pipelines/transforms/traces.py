@@ -1,4 +1,4 @@
-"""Reads the traces that clients write as rows: sends and deliveries, and how long they took."""
+"""Reads the messages in which clients trace sends and deliveries into rows, with how long each took."""
 
 from collections.abc import Iterator
 
@@ -26,10 +26,7 @@ ARROW = pa.schema([pa.field(name, kind) for name, _, kind in FIELDS])
 
 
 def traces(messages: DataFrame) -> DataFrame:
-    """Returns a row per record in messages of a trace topic.
-
-    One of type UNREADABLE for a message without any.
-    """
+    """Returns a row per trace record in messages of a trace topic; an UNREADABLE one if there is none."""
     return messages.select("body").mapInArrow(_records, DDL)
 
 
@@ -50,7 +47,7 @@ def as_rows(found: list[Trace]) -> pa.RecordBatch:
 
 
 def deliveries(records: DataFrame) -> DataFrame:
-    """Returns a row per delivery, from rows of `traces`.
+    """Returns a row per message and delivery with its times in ms, from rows of `traces`.
 
     `sendMs` lasts until the broker had the message, `waitMs` from there until a consumer began, `consumeMs`
     until it was done. `waitMs` compares the clocks of two machines.
