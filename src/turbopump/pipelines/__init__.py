@@ -22,9 +22,10 @@ FORMATS = (
 
 
 def register(spark: Any) -> None:
-    """Registers the formats with this session, after checking that its workers can run them.
+    """Registers the formats `rocketmq`, `rocketmq-log` and `rocketmq-delta` with the Spark session.
 
-    Raises CannotRun, whose text says what to install or to set.
+    Checks first that the session's workers can run them. Raises CannotRun, whose text says what to install or
+    to set.
     """
     from turbopump.pipelines.requirements import check
 
@@ -36,7 +37,7 @@ def register(spark: Any) -> None:
 
 
 def _is_registered(spark: Any, name: str) -> bool:
-    """Tells whether the session knows the format.
+    """Tells whether the session has the format; False for Spark Connect, which cannot be asked.
 
     Spark warns about a format that is registered twice. A session of Spark Connect cannot be asked.
     """

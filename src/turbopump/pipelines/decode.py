@@ -55,9 +55,9 @@ class BatchTooLarge(ValueError):
 
 
 def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = None) -> pa.RecordBatch:
-    """Decodes the records at these positions, which rise.
+    """Decodes the records at these rising positions into one batch.
 
-    Raises BrokenRecord when one of them is incomplete.
+    Raises BrokenRecord when one of them is incomplete, and BatchTooLarge.
     """
     places = locate(data, starts)
     if not places.is_whole.all():
@@ -68,7 +68,7 @@ def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = 
 def batches(
     data: Data, places: RecordPositions, schema: Schema, broker: str | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Decodes all records, at most `rows` per batch, and fewer where bodies are large."""
+    """Yields the records in decoded batches of at most `rows` rows each, fewer where bodies are large."""
     for at in range(0, len(places), rows):
         part = places.only(slice(at, at + rows))
         try:
@@ -80,13 +80,13 @@ def batches(
 
 
 def rows_of(data: Data, places: RecordPositions, schema: Schema, broker: str | None) -> pa.RecordBatch:
-    """Decodes records that are known to be complete into one batch."""
+    """Decodes records that are known to be complete into one batch. Raises BatchTooLarge."""
     rows = _ColumnReader(data, places, broker)
     return pa.RecordBatch.from_arrays([READ[name](rows) for name in schema.names], schema=schema.arrow)
 
 
 class _ColumnReader:
-    """Reads the columns of some records, one column at a time."""
+    """Decodes the columns of the records at `places`, each as an Arrow array."""
 
     def __init__(self, data: Data, places: RecordPositions, broker: str | None) -> None:
         self.data = data
@@ -131,7 +131,7 @@ class _ColumnReader:
         return pa.repeat(pa.scalar(self._broker, pa.string()), len(self.places))
 
     def body(self) -> Any:
-        """The body as its sender wrote it; null where it is compressed and cannot be decompressed."""
+        """Returns the bodies as sent; null where one cannot be decompressed. Raises BatchTooLarge."""
         places = self.places
         packed: Mask = (places.sys_flags & COMPRESSED) != 0
         if int(places.body_sizes.sum()) > MAX_EXPANDED_BATCH and len(places) > 1:
@@ -162,7 +162,7 @@ class _ColumnReader:
         return self.pairs.pick(props.TAGS)
 
     def message_id(self) -> Any:
-        """The sender's unique key, or the offset id where there is none."""
+        """Returns the unique keys that senders gave, or the offset message id where there is none."""
         column = self.pairs.pick(props.UNIQUE_KEY)
         if not column.null_count:
             return column
@@ -176,7 +176,7 @@ class _ColumnReader:
     # hosts
 
     def offset_id(self) -> Any:
-        """Store host and log offset in hexadecimal."""
+        """Returns the offset message ids: store host and log offset in hexadecimal."""
         rows = np.concatenate((self._bytes(self._store_hosts, 8), self._bytes_at(PHYSICAL_OFFSET_AT, 8)), 1)
         digits = np.stack((_DIGITS[rows >> 4], _DIGITS[rows & 15]), 2)
         width = 2 * rows.shape[1]
@@ -203,7 +203,10 @@ class _ColumnReader:
         return self.places.starts + STORE_HOST_AT + longer_by(self.places.sys_flags, BORN_V6)
 
     def _hosts(self, positions: Numbers, v6: int) -> Any:
-        """Formats each distinct host once: there are few."""
+        """Returns the hosts at these positions as `ip:port`; the bit `v6` of sysFlag marks IPv6 hosts.
+
+        Each distinct host is formatted once: there are few.
+        """
         packed, which = np.unique(field_at(self.data, ">i8", positions), return_inverse=True)
         texts = [host_text(int(host).to_bytes(8, "big", signed=True)) for host in packed]
         column = pa.array(texts, pa.string()).take(pa.array(which))
@@ -257,9 +260,9 @@ def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
 
 
 def _times(in_ms: Numbers) -> Any:
-    """Converts ms to timestamps.
+    """Converts ms since 1970 to Arrow timestamps; null outside the years 1 to 9999.
 
-    Null outside the calendar, since a producer may send any number as its time.
+    A producer may send any number as its time.
     """
     if len(in_ms) and in_ms.min() >= FIRST_MS and in_ms.max() <= LAST_MS:
         return pa.Array.from_buffers(TIME, len(in_ms), [None, pa.py_buffer(in_ms * 1000)])

@@ -130,7 +130,7 @@ def publish(spark: Any, name_server: str, home: Path) -> None:
 
 
 def read_totals(spark: Any, name_server: str) -> ResultTable:
-    """Returns the newest total of each city: every run adds its own."""
+    """Returns the newest total of each city in the topic; every run of the demo adds its own."""
     from turbopump.pipelines.transforms.bodies import json_body
 
     read = spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", TOTALS).load()

@@ -17,7 +17,7 @@ MAX_BYTES_PER_TURN = 16 * 1024 * 1024
 
 
 def turns(sizes: Numbers) -> Iterator[slice]:
-    """Divides records of these sizes into runs of at most MAX_BYTES_PER_TURN bytes, or of one record."""
+    """Yields slices of consecutive records with at most MAX_BYTES_PER_TURN bytes, or of one larger record."""
     begin = total = 0
     for number, size in enumerate(sizes.tolist()):
         if number > begin and total + size > MAX_BYTES_PER_TURN:
@@ -33,7 +33,7 @@ def has_inner_batches(places: RecordPositions) -> bool:
 
 
 def unpack(data: Data, starts: Numbers) -> tuple[bytes, Numbers]:
-    """Returns one record per message of the records at these positions, and where each begins."""
+    """Returns records of one message each from those at `starts`, and where each begins in these bytes."""
     found = [encode(message) for start in starts for message in messages_of(decode(data, int(start)))]
     ends = np.cumsum([len(one) for one in found], dtype=np.int64)
     return b"".join(found), np.concatenate((np.zeros(min(len(found), 1), np.int64), ends[:-1]))

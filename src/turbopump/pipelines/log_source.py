@@ -76,7 +76,7 @@ class RocketMqLog(DataSource):
 
 
 class LogReader(DataSourceReader):
-    """Reads a store in tasks, one per partition."""
+    """Spark's reader of a store directory: plans partitions, and reads each in a task."""
 
     def __init__(self, path: str, log_dirs: tuple[str, ...], query: StoreQuery, rows: RowFormat) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """Narrows what is read by the conditions of the query.
+    """LogReader that also narrows what it reads by the conditions of Spark's query.
 
     All conditions stay with Spark as well, which costs little and keeps its answer right, whatever the files
     can tell.
@@ -108,7 +108,7 @@ class FilteringLogReader(LogReader):
 
 
 def narrowed_by(query: StoreQuery, condition: Filter) -> StoreQuery:
-    """Narrows the query by a condition, perhaps only in part; unchanged if the files cannot answer it."""
+    """Returns the query narrowed by a condition, perhaps in part; unchanged if files cannot answer it."""
     match condition:
         case EqualTo((column,), value) | EqualNullSafe((column,), value) if value is not None:
             return _one_of(query, column, [value])
@@ -166,5 +166,5 @@ def _has_offsets(query: StoreQuery) -> bool:
 
 
 def _in_ms(moment: datetime) -> int:
-    """Returns the millisecond that the moment is in."""
+    """Returns ms since 1970, rounded down; a moment without a time zone is in UTC."""
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000 // 1)

@@ -38,7 +38,7 @@ class BadOption(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FormatOption:
-    """One option of a format. `read` makes its value from the text; its ValueError says what it must be."""
+    """One option of a format; `read` converts its text, or raises ValueError that says what it must be."""
 
     name: str
     read: Callable[[str], Any]
@@ -48,7 +48,7 @@ class FormatOption:
 
 
 class FormatOptions:
-    """The given options by the names of the table, with defaults for all others."""
+    """The values of all options of a format: converted where given, else defaults. Raises BadOption."""
 
     def __init__(self, table: Iterable[FormatOption], given: Mapping[str, str], format: str) -> None:
         self._values: dict[str, Any] = {}
@@ -97,7 +97,7 @@ class FormatOptions:
 
 
 def is_of_table(given: Mapping[str, str]) -> bool:
-    """Tells whether these come from CREATE TABLE: Spark then adds all that it knows of the table."""
+    """Tells whether the options come from CREATE TABLE, to which Spark adds all it knows of the table."""
     return TABLE_MARK in given
 
 
@@ -118,12 +118,12 @@ def own_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_path(address: str) -> str:
-    """Removes the scheme that Spark puts before a path: `file:/x`, `file:///x`."""
+    """Returns the path without the scheme that Spark puts before it: `file:/x`, `file:///x`."""
     return re.sub(r"^file:(//)?(?=/)", "", address)
 
 
 def version_of(options: FormatOptions) -> int | None:
-    """Returns the option txnVersion, which is for batches with a transactionalId."""
+    """Returns option txnVersion, or None. Raises BadOption if it is given without transactionalId."""
     if options.is_given("txnVersion") and not options.is_given("transactionalId"):
         raise BadOption(
             "option txnVersion numbers the batches of a transactionalId: give transactionalId too"
@@ -133,14 +133,14 @@ def version_of(options: FormatOptions) -> int | None:
 
 
 def text(given: str) -> str:
-    """A text that is not empty."""
+    """Returns the text without outer spaces. Raises ValueError if it is empty."""
     if not given.strip():
         raise ValueError("must not be empty")
     return given.strip()
 
 
 def words(given: str) -> tuple[str, ...]:
-    """A list separated by commas."""
+    """Returns the entries of a list separated by commas. Raises ValueError if there are none."""
     found = tuple(word.strip() for word in given.split(",") if word.strip())
     if not found:
         raise ValueError("must be a list separated by commas, with at least one entry")
@@ -148,7 +148,7 @@ def words(given: str) -> tuple[str, ...]:
 
 
 def servers(given: str) -> tuple[str, ...]:
-    """Addresses of name servers, separated by `;` or `,`."""
+    """Returns the addresses of name servers, separated by `;` or `,`. Raises ValueError."""
     try:
         found = addresses(given)
     except InvalidArgument as error:
@@ -159,7 +159,7 @@ def servers(given: str) -> tuple[str, ...]:
 
 
 def pattern(given: str) -> str:
-    """A regular expression."""
+    """Returns the text if it is a regular expression. Raises ValueError otherwise."""
     try:
         re.compile(given)
     except re.error as error:
@@ -168,14 +168,14 @@ def pattern(given: str) -> str:
 
 
 def flag(given: str) -> bool:
-    """`true` or `false`."""
+    """Returns whether the text is `true` or `false`. Raises ValueError for any other."""
     if given.strip().lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return given.strip().lower() == "true"
 
 
 def count(minimum: int = 1) -> Callable[[str], int]:
-    """A whole number of at least `minimum`."""
+    """Returns a function that reads a whole number of at least `minimum`, or raises ValueError."""
 
     def read(given: str) -> int:
         try:
@@ -190,12 +190,12 @@ def count(minimum: int = 1) -> Callable[[str], int]:
 
 
 def time_ms(given: str) -> int:
-    """Milliseconds since 1970, ISO 8601 with a time zone, or an age such as `10m`."""
+    """Returns ms since 1970 from such a number, ISO 8601 with a time zone, or an age such as `10m`."""
     return parse_time(given, SystemClock().now_ms())
 
 
 def choice(*among: str) -> Callable[[str], str]:
-    """One of several words."""
+    """Returns a function that reads one of these words in any case, or raises ValueError."""
 
     def read(given: str) -> str:
         if given.strip().lower() not in among:
@@ -206,7 +206,7 @@ def choice(*among: str) -> Callable[[str], str]:
 
 
 def document(given: str) -> Any:
-    """A JSON document."""
+    """Returns the value of a JSON document. Raises ValueError."""
     try:
         return json.loads(given)
     except json.JSONDecodeError as error:

@@ -33,7 +33,7 @@ PARTS: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What an export has written."""
+    """What an export has written: path, rows, bytes and number of files."""
 
     path: str
     rows: int
@@ -44,7 +44,7 @@ class ExportResult:
 def export(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> ExportResult:
-    """Writes the batches to a file, or with `by` to a directory.
+    """Writes the batches to one Parquet file, or with `by` to a directory partitioned by these columns.
 
     Raises OSError, also when the target exists.
     """
@@ -63,7 +63,7 @@ def _file(batches: Iterable[pa.RecordBatch], schema: Schema, to: str, compressio
 
 
 class ParquetFile:
-    """One file, which grows by batches. Raises OSError."""
+    """A Parquet file that grows by batches, and gets its name when it is closed. Raises OSError."""
 
     def __init__(self, to: str, schema: Schema, compression: str = "zstd") -> None:
         os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
@@ -81,7 +81,7 @@ class ParquetFile:
             self._put_group()
 
     def close(self) -> ExportResult:
-        """Completes the file and gives it its name, unless a part of it could not be written."""
+        """Completes the file, renames it to its final name, and returns what was written."""
         self._put_group()
         self._writer.close()
         os.replace(self._unfinished, self._to)
@@ -142,7 +142,7 @@ def _directory(
 
 
 def with_parts(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Returns the batch with these columns of `PARTS` added."""
+    """Returns the batch with these partition columns of `PARTS` added, made from the store time."""
     columns, fields = list(batch.columns), list(batch.schema)
     times = next((batch.column(name) for name in TIMES if name in batch.schema.names), None)
     for name in names:
@@ -153,7 +153,7 @@ def with_parts(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 def missing_for(by: Sequence[str], schema: Schema) -> str | None:
-    """Returns the column that these partition columns need and the rows lack, if any."""
+    """Returns the column that the partition columns `by` need and the rows lack; None if none is lacking."""
     if "topic" in by and "topic" not in schema.names:
         return "topic"
     if set(by) & set(PARTS) and not set(TIMES) & set(schema.names):

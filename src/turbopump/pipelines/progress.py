@@ -37,12 +37,12 @@ def lag_of(source: Mapping[str, Any]) -> StreamLag:
 
 
 def _offsets(told: Any) -> Any:
-    """Spark gives offsets as text or as a document."""
+    """Returns offsets as a document; Spark gives them as JSON text or as a document."""
     return json.loads(told) if isinstance(told, str) else told
 
 
 def line(progress: Mapping[str, Any]) -> str:
-    """Formats one trigger, as `query.lastProgress` describes it."""
+    """Formats the progress of one micro-batch, as in `query.lastProgress`, as one line for people."""
     parts = progress.get("durationMs") or {}
     rows = int(progress.get("numInputRows") or 0)
     whole_ms = int(parts.get("triggerExecution") or 0)

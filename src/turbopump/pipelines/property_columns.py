@@ -21,7 +21,7 @@ _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def cut(data: Any, begins: Numbers, sizes: Numbers, kind: pa.DataType, missing: Mask | None = None) -> Any:
-    """Copies slices of a buffer into one Arrow array, once and in C.
+    """Copies slices of a buffer into one Arrow array of type `kind`; null where `missing` says so.
 
     Makes an array over the buffer in which slices and the bytes between them alternate, and takes every
     second element. `begins` rise.
@@ -41,7 +41,7 @@ def cut(data: Any, begins: Numbers, sizes: Numbers, kind: pa.DataType, missing: 
 
 
 def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
-    """Returns the column with these values in these rows."""
+    """Returns the column with these values instead of its own in these rows."""
     if not len(rows):
         return column
     order = np.arange(len(column), dtype=np.int64)
@@ -50,7 +50,7 @@ def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
 
 
 class PropertyColumns:
-    """The property strings of some records, as columns."""
+    """Parses the property strings of many records into Arrow columns."""
 
     def __init__(self, data: Data, begins: Numbers, sizes: Numbers) -> None:
         self._count = len(begins)
@@ -73,7 +73,7 @@ class PropertyColumns:
         self._drop(self._has_empty())
 
     def _oddly_parted(self, ends: Numbers, bounds: Numbers) -> Mask:
-        """Rows in which ends of names and ends of values do not alternate."""
+        """Marks rows in which ends of names and ends of values do not alternate."""
         counts = np.diff(bounds)
         is_value_end = self._text[ends] == VALUE_END
         odd: Mask = (counts & 1) != 0
@@ -85,7 +85,7 @@ class PropertyColumns:
         return odd
 
     def _unreadable(self) -> Mask:
-        """Rows that are not valid UTF-8."""
+        """Marks rows that are not valid UTF-8."""
         odd = np.zeros(self._count, np.bool_)
         if self._text.max() < 0x80 or _is_utf8(self._text.tobytes()):
             return odd
@@ -94,12 +94,12 @@ class PropertyColumns:
         return odd
 
     def _has_empty(self) -> Mask:
-        """Pairs with an empty name or value, which a parser drops."""
+        """Marks pairs with an empty name or value, which a parser drops."""
         is_empty: Mask = (self._name_begins == self._name_ends) | (self._name_ends + 1 == self._value_ends)
         return is_empty
 
     def _drop(self, is_bad: Mask) -> None:
-        """Marks rows with such a pair for the reference parser, and removes their pairs."""
+        """Marks rows that have a bad pair for the reference parser, and removes all their pairs."""
         if not is_bad.any():
             return
         self._odd[self._rows[is_bad]] = True
@@ -111,7 +111,7 @@ class PropertyColumns:
     # columns
 
     def pick(self, name: str) -> Any:
-        """Returns the value of one name in each row, null where it is absent."""
+        """Returns the value of property `name` in each row; null where it is absent."""
         wanted = name.encode()
         assert len(wanted) <= MAX_PICKED_NAME_BYTES
         near = np.flatnonzero(self._name_ends - self._name_begins == len(wanted))
@@ -149,7 +149,7 @@ class PropertyColumns:
         return names, values, pa.array(self._bounds.astype(np.int32))
 
     def _has_twice(self) -> Mask:
-        """Pairs whose name may occur twice in its row.
+        """Marks pairs whose name may occur twice in its row.
 
         Equal names are always found; different names only by a hash collision, which is rare.
         """
@@ -166,7 +166,7 @@ class PropertyColumns:
         return np.isin(marks, twice) if len(twice) else np.zeros(len(marks), np.bool_)
 
     def _words(self, positions: Numbers) -> NDArray[np.uint64]:
-        """Returns eight bytes from each position on, as one number."""
+        """Returns the eight bytes from each position on, as one big-endian number each."""
         view: NDArray[np.uint64] = np.ndarray((len(self._text) - 7,), ">u8", self._text.data, 0, (1,))
         return view[positions].astype(np.uint64)
 
@@ -185,7 +185,7 @@ class PropertyColumns:
 
 
 def _gathered(data: Data, begins: Numbers, sizes: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
-    """Copies all strings into one buffer, and returns where each begins, less one.
+    """Copies all strings into one buffer; returns it, and the position before each string.
 
     The byte before each string is the last byte of its length in the record, and not needed: it becomes the
     terminator of the string before it, which lacks one when its last pair is not closed (4.9.1 to 5.1.4).

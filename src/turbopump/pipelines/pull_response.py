@@ -1,4 +1,4 @@
-"""The records of a pull response: checked to be complete, inner batches unpacked, offsets as in the topic.
+"""Reads the records of a pull response: checks that they are complete, and unpacks inner batches.
 
 In: the bytes of a response. Out: `PulledMessages`, one position per message. Shared by exports and by Spark's
 source, which choose among the messages by different rules.
@@ -20,7 +20,7 @@ class PulledMessages:
     offsets: Numbers
 
     def only(self, which: Mask) -> "PulledMessages":
-        """Returns some of the messages."""
+        """Returns the messages that the mask selects."""
         return PulledMessages(self.data, self.positions.only(which), self.offsets[which])
 
 
@@ -39,7 +39,7 @@ def messages_in(body: bytes | memoryview, delta: int) -> PulledMessages:
 
 
 def _check_complete(data: Data, positions: RecordPositions) -> None:
-    """Records lie back to back, up to the last byte of the response."""
+    """Raises BrokenRecord unless complete records fill the response up to its last byte."""
     end = int(positions.starts[-1] + positions.sizes[-1]) if len(positions) else 0
     if not positions.is_whole.all():
         end = int(positions.starts[~positions.is_whole][0])

@@ -79,11 +79,11 @@ class RecordPositions:
         return len(self.starts)
 
     def number(self, name: str) -> Numbers:
-        """Returns a field of all records. Fields after the hosts are right with IPv4 hosts only."""
+        """Returns a header field of all records; fields after the hosts are right with IPv4 hosts only."""
         return self.heads[name].astype(np.int64)
 
     def only(self, which: "Mask | Numbers | slice") -> "RecordPositions":
-        """Returns the positions of some of the records."""
+        """Returns the positions of the records that `which` selects."""
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
             return self
         return RecordPositions(*[getattr(self, field.name)[which] for field in fields(self)])
@@ -119,7 +119,7 @@ def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
 
 
 def _alike(data: Data, at: int, size: int, limit: int) -> int:
-    """Counts the records of this size that follow one another here: at least 1, at most MAX_RUN."""
+    """Counts the records of `size` bytes that follow one another from `at` on: 1 to MAX_RUN."""
     length = RUN
     while True:
         count = min((limit - at) // size, length)
@@ -140,7 +140,7 @@ def field_at(data: Data, kind: str, positions: Numbers) -> Numbers:
 
 
 def heads_at(data: Data, positions: Numbers) -> NDArray[np.void]:
-    """Copies the beginnings of records, one after another.
+    """Returns copies of the heads (first fields) of the records at these positions, as one array.
 
     Records are far apart in memory: touching each once and reading every field from the copies takes a
     quarter of the time of one touch per field.
@@ -152,7 +152,7 @@ def heads_at(data: Data, positions: Numbers) -> NDArray[np.void]:
 
 
 def locate(data: Data, starts: Numbers) -> RecordPositions:
-    """Finds the fields of the records at `starts`.
+    """Returns the positions of all fields of the records at `starts`, and which records are complete.
 
     Reads nothing outside `data`, whatever the records claim.
     """
@@ -201,7 +201,7 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
 
 
 def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
-    """Returns by how many bytes the hosts named in the mask are longer than IPv4 hosts."""
+    """Returns by how many bytes each record's hosts, of those in the mask, exceed IPv4 hosts."""
     born = (sys_flags & BORN_V6 & mask) != 0
     stored = (sys_flags & STORE_V6 & mask) != 0
     longer: Numbers = LONGER_V6 * (born.astype(np.int64) + stored)
@@ -209,7 +209,7 @@ def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
 
 
 def store_times(data: Data, places: RecordPositions) -> Numbers:
-    """Returns the store times in ms."""
+    """Returns the store time of each record in ms."""
     if not (places.sys_flags & BORN_V6).any():
         return places.number("store_time")
     return field_at(data, ">i8", places.starts + STORE_TIME_AT + longer_by(places.sys_flags, BORN_V6))

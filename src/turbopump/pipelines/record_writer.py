@@ -52,7 +52,7 @@ class RecordWriter:
 
 
 def _named(batch: pa.RecordBatch, brokers: list[str]) -> pa.RecordBatch:
-    """Returns the batch with a broker per row; elsewhere a batch comes from one broker."""
+    """Returns the batch with one broker name per row in its column brokerName."""
     at = batch.schema.get_field_index("brokerName")
     columns = [*batch.columns[:at], pa.array(brokers, pa.string()), *batch.columns[at + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

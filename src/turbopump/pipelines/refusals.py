@@ -1,4 +1,4 @@
-"""Texts for refused values and unknown names: of options, columns, topics and flags. Pure."""
+"""Makes the error texts for refused values and unknown names of options, columns, topics and flags. Pure."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ CLOSE, DISTANT = 0.6, 0.5
 
 
 def refusal(name: str, text: str, error: ValueError) -> str:
-    """Says what is wrong with a value: `NAME must be …, got TEXT`, or NAME=TEXT with another reason.
+    """Returns what is wrong with a value: `NAME must be …, got TEXT`, or NAME=TEXT with another reason.
 
     >>> refusal("useTls", "maybe", ValueError("must be true or false"))
     "useTls must be true or false, got 'maybe'"

@@ -18,7 +18,7 @@ NAME_SERVER = "nameServer"
 
 
 class RocketMq(DataSource):
-    """Spark's data source `rocketmq`: topics through their brokers."""
+    """Spark's data source `rocketmq`: reads and writes topics through their brokers."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,7 +30,7 @@ class RocketMq(DataSource):
         return self._table_schema()
 
     def _table_schema(self) -> Any:
-        """The columns for CREATE TABLE, whose options may be for reading, for writing, or for both."""
+        """Returns the columns for CREATE TABLE, whose options may be for reading, writing or both."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         own = tables.known(own_options(self.options), OPTIONS)
@@ -58,5 +58,5 @@ class RocketMq(DataSource):
 
 
 def _sink() -> Any:
-    """Imports the sink on first use: a query that only reads does not load it."""
+    """Returns the module of the sink, imported on first use: a query that only reads does not load it."""
     return import_module("turbopump.pipelines.sink")

@@ -20,7 +20,7 @@ HEADERS = pa.list_(
 
 
 class BadColumn(ValueError):
-    """A requested column does not exist; the text names the nearest that does."""
+    """A column is unknown, missing or of a wrong type; the text has the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Schema:
 
     @property
     def ddl(self) -> str:
-        """The columns as Spark's `schema()` takes them."""
+        """The names and types of the columns, as Spark's `schema()` takes them."""
         return ", ".join(f"`{column.name}` {column.sql}" for column in self.columns)
 
 
 def schema_of(wanted: Sequence[str] = (), *, has_properties: bool = False, is_kafka: bool = False) -> Schema:
-    """Returns the named columns, or the default ones. Names are compared without regard to case."""
+    """Returns the named columns in any case, or the default ones if none is named. Raises BadColumn."""
     table = KAFKA_COLUMNS if is_kafka else COLUMNS
     if wanted:
         return Schema(tuple(_find(name, table) for name in wanted))

@@ -75,7 +75,7 @@ def package_paths(needed: Iterable[str], useful: Iterable[str]) -> dict[str, Pat
 
 
 def _required_by(name: str) -> list[str]:
-    """Returns the modules that a package depends on by its metadata; ours are listed above."""
+    """Returns the modules that a package depends on by its metadata; none for our own packages."""
     if name in (*NEEDED[:1], *FORMATS):
         return []
     found: list[str] = []
@@ -98,7 +98,7 @@ def _modules_of(distribution: str) -> list[str]:
 
 @cache
 def _owners() -> Mapping[str, list[str]]:
-    """Module → distributions. Cached: reading all of them takes a while."""
+    """Returns the distributions of each installed module. Cached: reading them takes a while."""
     return packages_distributions()
 
 
@@ -115,7 +115,7 @@ def _path(name: str) -> Path | None:
 
 
 def _without_ballast(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leaves caches, tests and headers out of the archive."""
+    """Returns the archive entry, or None to leave it out, for caches, tests and headers."""
     parts = entry.name.split("/")
     is_ours = parts[0].startswith(("turbopump", "pyspark_rocketmq"))
     left_out = LEFT_OUT[:1] if is_ours else LEFT_OUT

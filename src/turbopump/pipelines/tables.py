@@ -49,7 +49,7 @@ def with_options(
 def for_reader(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
-    """Returns the options of a query's reader: its own, and its table's unless it gives the `needed` one."""
+    """Returns a reader's options: the query's, with its table's added unless option `needed` is given."""
     own, carrier = own_options(given), _carrier(schema)
     if _gives(own, needed, table) or carrier is None:
         return own
@@ -59,7 +59,7 @@ def for_reader(
 def for_writer(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
-    """Returns the options of INSERT INTO: its own, and its table's unless it gives the `needed` one."""
+    """Returns the options of INSERT INTO, with its table's added unless option `needed` is given."""
     own, carrier = own_options(given), _carrier(schema)
     if _gives(own, needed, table) or carrier is None:
         return own
@@ -72,7 +72,7 @@ def for_writer(
 
 
 def _carrier(schema: Any) -> Any:
-    """Returns the column that carries the options of a table, if there is one."""
+    """Returns the column that carries the options of a table in its metadata; None if there is none."""
     return next((field for field in schema.fields if STORED in field.metadata), None)
 
 
@@ -81,7 +81,7 @@ def _joined(carrier: Any, own: dict[str, str], table: tuple[FormatOption, ...]) 
 
 
 def hint(needed: str) -> str:
-    """Says what to do about a missing option where a table may have lost it."""
+    """Returns advice about a missing option that a table of Spark's catalog may have lost."""
     return (
         f"a table in Spark's catalog keeps its options only if CREATE TABLE names no columns; otherwise give "
         f"them to each statement, FROM t WITH (`{needed}` = '...'), and to a stream's writer as options"
@@ -107,7 +107,7 @@ def _is_known(name: str, tables: Iterable[tuple[FormatOption, ...]]) -> bool:
 
 
 def known(options: Mapping[str, str], table: tuple[FormatOption, ...]) -> dict[str, str]:
-    """Returns the options that the format's table has."""
+    """Returns those of the options that are declared in the format's table."""
     return {name: text for name, text in options.items() if name in _names(table)}
 
 

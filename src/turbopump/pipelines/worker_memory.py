@@ -1,4 +1,4 @@
-"""Keeps PySpark's workers from walking through all loaded modules after every task.
+"""Keeps garbage collection in PySpark's workers from visiting all loaded modules after every task.
 
 PySpark keeps its workers and collects garbage after every task. That visits everything that Spark, Arrow and
 this package have loaded: 40 ms, several times the duration of a small task. After its first task a worker
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def freeze_after(rows: Iterable[T]) -> Iterator[T]:
-    """Yields the rows of a task unchanged, and freezes the loaded objects after a worker's first task.
+    """Yields the rows of a task; after a worker's first task exempts loaded objects from collection.
 
     Does nothing outside of a worker, or when objects were frozen before.
     """

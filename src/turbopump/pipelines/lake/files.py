@@ -43,7 +43,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file of a table."""
+    """One written Parquet file of a table: path, size, rows, partition values and statistics."""
 
     path: str
     """Relative to the table."""
@@ -58,7 +58,7 @@ class DataFile:
 
 @dataclass(slots=True)
 class WrittenFiles:
-    """The files that a task has written."""
+    """The files that a task has written, their schema, and the offsets that their rows reach."""
 
     files: list[DataFile] = field(default_factory=list)
     schema: bytes = b""
@@ -67,7 +67,7 @@ class WrittenFiles:
 
 
 def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterable[Any]) -> WrittenFiles:
-    """Writes batches as files. `root`: a directory, or an address that PyArrow understands."""
+    """Writes batches as Parquet files below `root`, a directory or address that PyArrow understands."""
     system, path = pa.fs.FileSystem.from_uri(root) if "://" in root else (pa.fs.LocalFileSystem(), root)
     writer = _PartitionWriter(system, path.rstrip("/"), partition_by, token)
     done = WrittenFiles()
@@ -95,7 +95,7 @@ def table_in_utc(table: Any) -> Any:
 
 
 def parts(table: Any, partition_by: tuple[str, ...]) -> list[tuple[Values, Any]]:
-    """Divides rows by the values of the partition columns, which are not stored in the files."""
+    """Divides rows by their partition values; returns each part with its values, without those columns."""
     rest = table.drop_columns(list(partition_by))
     codes = np.zeros(len(table), np.int64)
     names: list[list[str | None]] = []
@@ -158,7 +158,7 @@ def has_order(kind: Any) -> bool:
 
 
 def _ending(value: Any) -> Any:
-    """Converts a statistic to JSON; None if it is too long to be of use."""
+    """Converts a smallest or largest value to JSON; None for a string too long to be of use."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
@@ -169,7 +169,7 @@ def _ending(value: Any) -> Any:
 
 
 def reached(table: Any) -> Reached:
-    """Returns the offsets that rows of format `rocketmq` reach; empty for other rows."""
+    """Returns the offset after the last row of each queue; empty for rows not of format `rocketmq`."""
     if not {OFFSET, *PLACE} <= set(table.column_names):
         return {}
     last = table.group_by(list(PLACE)).aggregate([(OFFSET, "max")])
@@ -194,9 +194,9 @@ class BadPartition(ValueError):
 
 
 def folder_of(name: str, value: str | None) -> str:
-    """Returns the folder name as Hive writes it.
+    """Returns a partition value as Hive writes it into the name of a folder. Raises BadPartition.
 
-    Some readers, Polars among them, take the partition value from there. Raises BadPartition.
+    Some readers, Polars among them, take the value from there.
     """
     if value == "":
         raise BadPartition(

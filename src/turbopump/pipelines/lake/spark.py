@@ -89,7 +89,7 @@ TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """Options for writing. Sent to tasks by pickle."""
+    """Checked options for writing to a Delta table. Sent to tasks by pickle."""
 
     path: str
     partition_by: tuple[str, ...]
@@ -103,14 +103,14 @@ class LakeOptions:
 
 @dataclass
 class FilesCommit(WriterCommitMessage):
-    """What a task tells the driver: its files, and the transactional id."""
+    """Spark's commit message from a task to the driver: its files, and the transactional id."""
 
     id: str
     files: files.WrittenFiles
 
 
 class RocketMqDelta(DataSource):
-    """Spark's data source `rocketmq-delta`."""
+    """Spark's data source `rocketmq-delta`: reads and writes Delta tables without a jar."""
 
     @classmethod
     def name(cls) -> str:
@@ -141,9 +141,9 @@ class RocketMqDelta(DataSource):
 def lake_of(
     given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None
 ) -> LakeOptions:
-    """Makes the options for writing.
+    """Checks Spark's options for writing and returns them typed. Raises BadOption.
 
-    `overwrite`: the rows replace all that are in the table. Raises BadOption.
+    `overwrite`: the rows replace all that are in the table.
     """
     options = FormatOptions(LAKE, given, FORMAT)
     if options["overwriteSchema"] and not overwrite:
@@ -169,14 +169,17 @@ def lake_of(
 
 
 def for_stream(lake: LakeOptions) -> LakeOptions:
-    """Returns the options of a stream, which repeats its last batch after a restart, under its own number."""
+    """Returns the options for a stream, whose repeated batches are skipped. Refuses txnVersion."""
     if lake.version is not None:
         raise BadOption(NO_VERSION)
     return replace(lake, how=replace(lake.how, may_repeat=True))
 
 
 def check_version(lake: LakeOptions) -> None:
-    """Raises AlreadyWritten before any task runs; the commit checks again."""
+    """Raises AlreadyWritten if the transactional id has written to the table and no txnVersion is given.
+
+    Called before any task runs; the commit checks again.
+    """
     id = lake.transactional_id
     if id and lake.version is None and table.last_version(lake.path, id) >= 0:
         raise table.already_written(id, lake.path)
@@ -188,7 +191,7 @@ def path_of(options: FormatOptions) -> str:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a stream, each once."""
+    """Spark's writer of a stream to a Delta table: commits each micro-batch exactly once."""
 
     def __init__(self, lake: LakeOptions) -> None:
         self._lake = lake
@@ -207,7 +210,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a batch.
+    """Spark's writer of a batch to a Delta table.
 
     With transactionalId and txnVersion the rows are in the table once, however often the job runs.
     """

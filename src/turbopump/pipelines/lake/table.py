@@ -60,7 +60,7 @@ def commit(
     how: WriteMode = APPEND,
     schema: Any = None,
 ) -> bool:
-    """Commits the files of a batch, and returns False if it was committed before.
+    """Commits the files of a batch to the Delta table; returns False if the batch was committed before.
 
     `id` is empty: the batch cannot be repeated. `schema`: of the rows, for a commit without rows.
     """
@@ -90,7 +90,7 @@ def commit(
 
 
 def nullable(schema: Any) -> Any:
-    """Makes all columns nullable, as Delta's own writers do.
+    """Returns the schema with all columns nullable, as Delta's own writers make them.
 
     A later batch may have nulls where this one has none.
     """
@@ -156,7 +156,7 @@ def _write(
 
 
 def _table(root: str, schema: Any, partition_by: tuple[str, ...], how: WriteMode) -> Any:
-    """Opens the table; creates it if missing, and adds columns if that is allowed."""
+    """Opens the Delta table; creates it if missing, adds columns if allowed. Raises OtherTable."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
@@ -222,7 +222,7 @@ def _action(file: DataFile) -> Any:
 
 
 def upsert(frame: Any, path: str, keys: Sequence[str], id: str, version: int) -> bool:
-    """Replaces rows with the same keys by those of a batch DataFrame, and adds the others.
+    """Replaces rows of the table that have the keys of a batch DataFrame's rows, and adds its other rows.
 
     This is what a stream in update mode needs, by foreachBatch. Each version of an id is written once;
     returns False if it was written before. The rows go through the driver's memory.
@@ -270,7 +270,7 @@ def compact(path: str, *, keep: timedelta = KEEP, target_bytes: int | None = Non
 
 
 def offsets(path: str) -> Reached:
-    """Returns the offsets that a table's rows reach, by its commits: where another reader would continue."""
+    """Returns the offsets after a table's rows, by its commits: where another reader would continue."""
     from deltalake import DeltaTable
 
     found: Reached = {}

@@ -37,17 +37,17 @@ FILES_PER_TASK = 8
 
 @dataclass
 class FilePartition(InputPartition):
-    """A task of Spark: some files of a version, by their paths relative to the table."""
+    """Spark's input partition of one task: files of a version, by their paths relative to the table."""
 
     version: int
     paths: tuple[str, ...]
 
 
 class TableReader(DataSourceReader):
-    """Reads one version of a table."""
+    """Spark's reader of one version of a Delta table, for batches."""
 
     def __init__(self, path: str, version: int | None, schema: Any) -> None:
-        """`schema`: Spark's, of the rows that it expects."""
+        """Opens the table, at its latest version if None. Raises BadOption for columns that it lacks."""
         table = opened(path, version)
         known = {field.name for field in table.schema().fields}
         if missing := [name for name in schema.names if name not in known]:
@@ -79,7 +79,7 @@ class TableReader(DataSourceReader):
 
 
 class FilteringTableReader(TableReader):
-    """Skips files by the conditions of the query.
+    """TableReader that also skips files which cannot match the conditions of Spark's query.
 
     All conditions stay with Spark too, which keeps its answer right.
     """
@@ -93,7 +93,7 @@ class FilteringTableReader(TableReader):
 
 
 def condition(one: Filter, schema: pa.Schema) -> Any:
-    """Converts a condition to an Arrow expression; None if files cannot be skipped by it."""
+    """Converts a condition of Spark to an Arrow expression; None if files cannot be skipped by it."""
     column = one.attribute[0] if hasattr(one, "attribute") and len(one.attribute) == 1 else None
     if column not in schema.names or not has_order(schema.field(column).type):
         return None
@@ -136,7 +136,7 @@ def opened(path: str, version: int | None = None) -> Any:
 
 
 def spark_schema(path: str, version: int | None) -> Any:
-    """Returns the schema of a table: Delta writes it as Spark does."""
+    """Returns Spark's schema of a Delta table at a version; of the latest one if None."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(opened(path, version).schema().to_json()))

@@ -1,4 +1,4 @@
-"""The sink of format `rocketmq`: rows become messages, exactly once or at least once.
+"""Sink of format `rocketmq`: writes rows as messages, exactly once or at least once.
 
 `columns.py` and `settings.py` check columns and options, `rows.py` and `frames.py` pack rows without a loop
 over them, `row_pipeline.py` overlaps packing and sending, `at_least_once.py` and `exactly_once.py` send, and
@@ -17,7 +17,7 @@ SUBSCRIBE = FormatOption("subscribe", text, aliases=("topics",))
 
 
 def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
-    """Returns the writer of a batch, or of INSERT INTO a table in Spark's catalog."""
+    """Returns Spark's writer of a batch to topics, or of INSERT INTO a table in Spark's catalog."""
     from turbopump.pipelines.sink import spark
 
     own = tables.for_writer(options, schema, "nameServer", (*SINK, SUBSCRIBE))
@@ -27,7 +27,7 @@ def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
 
 
 def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
-    """Returns the writer of a stream."""
+    """Returns Spark's writer of a stream to topics. Raises BadOption, or CannotBeExact without a ledger."""
     from turbopump.pipelines.sink import exactly_once, spark
 
     sink = sink_of(options, _columns(schema), overwrite, EXACTLY_ONCE)
@@ -40,7 +40,7 @@ def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -
 
 
 def _to_topic(own: dict[str, str]) -> dict[str, str]:
-    """Makes a table that reads one topic write to that topic."""
+    """Returns the options in lower case, with `topic` set to the topic that the table reads if it is one."""
     options = {name.lower(): text for name, text in own.items()}
     read = options.pop("subscribe", options.pop("topics", ""))
     if read and "topic" not in options:

@@ -89,7 +89,7 @@ def prepared_of(packer: MessagePacker, frame: Frame) -> PreparedSend:
 
 
 def by_position(queue: int) -> Pick:
-    """Returns a function that picks this queue among the topic's queues."""
+    """Returns a queue selector that picks the queue at this position, modulo the number of queues."""
 
     def pick(queues: Any) -> MessageQueue:
         found: MessageQueue = queues[queue % len(queues)]

@@ -1,4 +1,4 @@
-"""Which columns a row may have that becomes a message, and of which types.
+"""Checks the columns of rows that become messages: which there may be, and of which types.
 
 In: names and types of a query's columns, in Spark's terms. Out: nothing, or BadColumn with the fix, raised
 when the query is planned. An unknown column is an error: ignoring it would send a message with something
@@ -31,7 +31,10 @@ FIX = {
 
 
 def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
-    """Raises BadColumn for wrong columns. `has_topic`: an option names the topic of all rows."""
+    """Raises BadColumn for a column that is unknown, given twice, of a wrong type or missing.
+
+    `has_topic`: an option names the topic of all rows.
+    """
     found: set[str] = set()
     for name, type in columns:
         column = LOWER.get(name.lower())

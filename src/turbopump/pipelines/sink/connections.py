@@ -1,4 +1,4 @@
-"""Connections of a worker process, kept from task to task: Spark reuses its workers.
+"""Keeps the connections of a worker process from task to task, since Spark reuses its workers.
 
 In: a key that says where to connect. Out: the connection made for it in this process. A forked process makes
 its own. At most MAX_CACHED connections of a kind are open; the least recently used one is closed for a new
@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class AsyncClosable(Protocol):
-    """A connection that can be closed."""
+    """Interface of a connection that is closed by a coroutine."""
 
     async def close(self) -> None: ...
 
@@ -32,14 +32,14 @@ C = TypeVar("C", bound=AsyncClosable)
 
 
 class ConnectionCache(Generic[C]):
-    """Connections of one kind in this process, by key."""
+    """Cache of connections of one kind in this process, by key; at most MAX_CACHED stay open."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, C] = {}
         self._pid = os.getpid()
 
     def get(self, key: Hashable, make: Callable[[], C]) -> C:
-        """Returns the connection of this key, made if necessary."""
+        """Returns the connection of this key; makes it if there is none in this process."""
         if self._pid != os.getpid():  # the parent's connections stay with the parent
             background.leave_to_parent(self._kept)
             self._kept, self._pid = {}, os.getpid()
@@ -60,7 +60,7 @@ class ConnectionCache(Generic[C]):
 
 
 async def retry_while_unavailable(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
-    """Repeats a call while servers are not available, for at most `patience_s`.
+    """Returns the result of `ask`, repeated for at most `patience_s` while servers are not available.
 
     Only for calls that may be repeated.
     """

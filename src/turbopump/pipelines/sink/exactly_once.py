@@ -50,7 +50,7 @@ class CannotBeExact(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """One run of a query: the id is the same in all runs, `run` differs. With `home` it has been opened."""
+    """One run of a query: `id` is that of all its runs, `run` its own; `home` is set once it is opened."""
 
     id: str
     run: str
@@ -60,7 +60,7 @@ class QueryRun:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one task has written for its part of a batch, and the run that decides about it."""
+    """What one task has written for its part of a batch, and the run that it belongs to."""
 
     run: QueryRun
     written: Written
@@ -70,7 +70,7 @@ class Attempt:
 
 
 def write(sink: SinkOptions, run: QueryRun, batch: int, batches: Iterable[Any]) -> Attempt:
-    """Writes the rows of a task. Sends nothing if the batch is decided: an earlier driver came that far."""
+    """Sends a task's rows as half messages and returns the attempt; sends nothing if the batch is decided."""
     ledger = opened(sink, run)
     try:
         if background.run(ledger.decided(batch)):
@@ -82,7 +82,10 @@ def write(sink: SinkOptions, run: QueryRun, batch: int, batches: Iterable[Any]) 
 
 
 def opened(sink: SinkOptions, run: QueryRun) -> Ledger:
-    """Returns the open ledger. All tasks of a run may open it; raises Fenced if there is a newer run."""
+    """Returns this process's open ledger for the run. Raises Fenced if there is a newer run.
+
+    All tasks of a run may open it.
+    """
     return _ledgers.get((sink, run), lambda: _open(sink, run))
 
 
@@ -115,7 +118,7 @@ def _ledger(sink: SinkOptions, run: QueryRun) -> Ledger:
 
 
 def where(ledger: Ledger) -> QueryRun:
-    """Returns the run with its home, for processes that must not open it again."""
+    """Returns the run of an open ledger with its home, so that other processes need not open it again."""
     return QueryRun(ledger.id, ledger.run, ledger.home, ledger.cluster)
 
 
@@ -166,7 +169,7 @@ class _HalfSender:
             raise refused_row(rows, before, refused.remark) or _refused(rows, refused) from None
 
     async def _queues(self, topic: str) -> Sequence[Place]:
-        """Returns the queues of a topic, asked once per task: queues may have been added."""
+        """Returns a topic's writable queues, asked once per task. Raises CannotBeExact for no such topic."""
         if topic not in self._places:
             admin = self._ledger.admin
             name = wrap(admin.settings.namespace, topic)
@@ -199,7 +202,7 @@ def _refused(rows: MessageRows, refused: MessageIllegal) -> Exception:
 
 @lru_cache(MAX_CACHED)
 def check_brokers(sink: SinkOptions) -> None:
-    """Raises CannotBeExact before any task begins if brokers keep no ledger. Asked once per process."""
+    """Raises CannotBeExact if the brokers keep no ledger. Asks them once per process."""
     with closing(_ledger(sink, QueryRun("check", "check"))) as ledger:
         try:
             background.run(
@@ -210,7 +213,7 @@ def check_brokers(sink: SinkOptions) -> None:
 
 
 def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
-    """Begins a batch job: opens a run of its own, and returns its batch number, `txnVersion` or 0.
+    """Opens a ledger run for a batch job; returns it with its batch number, which is `txnVersion` or 0.
 
     The same id fences off an earlier job that has not ended. Raises CannotBeExact for a second batch without
     a version: it could be the first one repeated.
@@ -228,7 +231,7 @@ def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
 
 
 def commit(sink: SinkOptions, batch: int, attempts: Sequence[Attempt]) -> None:
-    """Decides that the batch is written. Raises Fenced when a newer run has taken over."""
+    """Decides in the ledger that these attempts are the batch. Raises Fenced if there is a newer run."""
     with closing(_ledger(sink, attempts[0].run)) as ledger:
         decide(sink, ledger, batch, [one.written for one in attempts])
         end(ledger, batch)
@@ -241,13 +244,13 @@ def decide(sink: SinkOptions, ledger: Ledger, batch: int, written: Sequence[Writ
 
 
 def end(ledger: Ledger, batch: int) -> None:
-    """Ends a decided batch at once, so that consumers need not wait: brokers would end it in any case."""
+    """Commits a decided batch's messages at once. Ignores failures: brokers would do it later in any case."""
     with contextlib.suppress(Unreachable, Refused):
         background.run(ledger.end(batch))
 
 
 def give_up(sink: SinkOptions, run: QueryRun) -> None:
-    """Ends the run of a failed batch job by opening a last run, unless another job has done so.
+    """Fences off the run of a failed batch job by opening a last run, unless another job has done so.
 
     Nothing else would end it. What the job had decided before it failed stays decided.
     """

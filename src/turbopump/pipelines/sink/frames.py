@@ -32,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Frames that must be sent one after another."""
+    """Frames that must be sent one after another, to one queue or, if `queue` is None, to any."""
 
     queue: int | None
     """Index among the topic's queues; None: any queue."""
@@ -40,7 +40,7 @@ class Lane:
 
 
 def lanes(rows: MessageRows, queues: Mapping[str, int]) -> list[Lane]:
-    """Groups rows into lanes. `queues`: how many queues each topic has."""
+    """Groups rows into lanes by topic and queue. `queues`: how many queues each topic has."""
     found: list[Lane] = []
     counts = np.array([queues[topic] for topic in rows.topics], np.int64)
     queue_of = _queues(rows, counts)
@@ -60,14 +60,17 @@ def lanes(rows: MessageRows, queues: Mapping[str, int]) -> list[Lane]:
 
 
 def _queues(rows: MessageRows, counts: Numbers) -> Numbers:
-    """Returns the queue of each row, by its sharding key."""
+    """Returns the queue number of each row, by the hash of its sharding key; NO_KEY for a row without one."""
     if rows.hashes is None:
         return np.full(len(rows), NO_KEY, np.int64)
     return np.where(rows.hashes == NO_KEY, NO_KEY, rows.hashes % counts[rows.topic_of])
 
 
 def _parts(rows: MessageRows, codes: Numbers) -> Iterable[tuple[int, MessageRows]]:
-    """By code, without those that go alone. All rows of one kind are not copied."""
+    """Returns each code with its rows, without the delayed rows, which are sent alone.
+
+    All rows of one code are not copied.
+    """
     if not len(rows.timed):
         if len(codes) and (codes == codes[0]).all():
             return [(int(codes[0]), rows)]

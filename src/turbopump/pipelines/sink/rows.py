@@ -43,7 +43,7 @@ class BadRow(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MessageRows:
-    """Packed messages, in the order of the rows."""
+    """Messages packed from rows, in the order of the rows: topics, bodies and property strings."""
 
     topics: tuple[str, ...]
     topic_of: Numbers
@@ -60,7 +60,7 @@ class MessageRows:
         return len(self.bodies)
 
     def take(self, indices: Numbers) -> "MessageRows":
-        """Returns some of the rows; which of them are delayed is not kept."""
+        """Returns the rows at these indices; `timed`, which of them are delayed, is not kept."""
         return replace(
             self,
             topic_of=self.topic_of[indices],
@@ -87,13 +87,13 @@ def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Itera
 
 
 def pieces(batch: Any) -> list[Any]:
-    """Divides a batch into parts that `rows_of` accepts."""
+    """Divides a batch into slices of at most MAX_PIECE_BYTES and MAX_PIECE_ROWS, which `rows_of` accepts."""
     sizes = _lengths(_binary(_columns(batch)["body"]))
     return [batch.slice(begin, end - begin) for begin, end in cut(sizes, MAX_PIECE_BYTES, MAX_PIECE_ROWS)]
 
 
 def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]]:
-    """Divides rows into runs within both limits; a row that exceeds them by itself is alone."""
+    """Divides rows into runs [begin, end) within both limits; a row above `most_bytes` is a run by itself."""
     sums = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
     found = []
     begin = 0
@@ -106,7 +106,7 @@ def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]
 
 
 def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> MessageRows:
-    """Packs rows.
+    """Packs the rows of a batch as messages, with unique keys that begin with `front`. Raises BadRow.
 
     `topic`: of all rows, whatever their column says. `first`: number of rows before, for error texts.
     """
@@ -143,9 +143,9 @@ def records(rows: MessageRows, before: Any = None) -> tuple[bytes, Numbers]:
 
 
 def refused_row(rows: MessageRows, first: int, remark: str) -> BadRow | None:
-    """Returns the error for a row that a broker refuses, by the unique key in its remark.
+    """Returns the error for the row whose unique key a broker's remark names; None if it names none.
 
-    None if it names no row of these.
+    `first`: number of rows before these, for the text.
     """
     found = _NAMED.match(remark)
     index = int(found[1][FRONT_SIZE:], 16) if found else len(rows)
@@ -200,7 +200,7 @@ def _topics(
 
 
 def _texts(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
-    """Packs tags, keys and sharding keys as `NAME value`; null where there is none."""
+    """Returns columns of packed properties, for tags, keys and sharding keys; null where there is none."""
     found = []
     for column, name in TEXTS.items():
         if column in columns:
@@ -229,7 +229,7 @@ def _keys(column: Any, checks: "_RowChecks") -> Any:
 
 
 def _map(column: Any, checks: "_RowChecks") -> Any:
-    """Packs all pairs of a row as one text; null where there are none."""
+    """Packs the user properties of each row as a property string; null if there are none. Raises BadRow."""
     begin, end = (column.offsets[0].as_py(), column.offsets[-1].as_py()) if len(column) else (0, 0)
     names, values = column.keys.slice(begin, end - begin), column.items.slice(begin, end - begin)
     blank = pc.or_kleene(values.is_null(), pc.fill_null(pc.match_substring_regex(values, r"^\s*$"), True))
@@ -282,7 +282,7 @@ def _levels(columns: dict[str, Any]) -> Any:
 
 
 def _moments(columns: dict[str, Any]) -> Any:
-    """Converts times to ms, rounded up, so that no message comes early."""
+    """Returns deliverTime in ms, rounded up, so that no message comes early; None without that column."""
     if "deliverTime" not in columns:
         return None
     column = columns["deliverTime"]
@@ -319,12 +319,12 @@ class _RowChecks:
     first: int
 
     def of(self, column: str, bad: Any, words: str) -> None:
-        """Checks one value per row: `bad` marks those that break the rule."""
+        """Raises BadRow, with these words, for the first row that `bad` marks."""
         if pc.any(bad).as_py():
             self.about(column, int(np.flatnonzero(np.asarray(bad.fill_null(False)))[0]), words)
 
     def of_inner(self, column: str, lists: Any, bad: Any, words: str) -> None:
-        """Checks the elements of lists: `bad` marks elements that break the rule."""
+        """Raises BadRow, with these words, for the row of the first list element that `bad` marks."""
         if pc.any(bad).as_py():
             element = int(np.flatnonzero(np.asarray(bad.fill_null(False)))[0])
             begin = np.asarray(lists.offsets) - lists.offsets[0].as_py()
@@ -348,7 +348,7 @@ _TOO_MANY = (
 
 
 def _tail(front: str, count: int) -> Any:
-    """Packs the properties of every message: a unique key, and that its sender waits for storing."""
+    """Packs the properties of every message: a unique key of `front` and a counter, and WAIT=true."""
     assert len(front) == FRONT_SIZE
     assert count <= MAX_PIECE_ROWS
     begin, end = b"UNIQ_KEY\x01" + front.encode(), b"\x02WAIT\x01true\x02"
@@ -361,7 +361,7 @@ def _tail(front: str, count: int) -> Any:
 
 @cache
 def _counters() -> Numbers:
-    """The texts 0000 to FFFF."""
+    """Returns the texts 0000 to FFFF as rows of bytes."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     shifts = np.array([12, 8, 4, 0])
     table: Numbers = digits[np.arange(MAX_PIECE_ROWS)[:, None] >> shifts & 15]
@@ -369,7 +369,7 @@ def _counters() -> Numbers:
 
 
 def _fixed(table: Numbers, width: int) -> Any:
-    """Returns the bytes of each row as an array."""
+    """Returns the rows of a byte table as an Arrow array of values of `width` bytes."""
     offsets = np.arange(0, (len(table) + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
     return pa.BinaryArray.from_buffers(pa.binary(), len(table), buffers)
@@ -392,7 +392,7 @@ def _is_list(column: Any) -> bool:
 
 
 def groups(codes: Numbers) -> list[tuple[int, Numbers]]:
-    """Returns each number that occurs with the indices where it does."""
+    """Returns each code that occurs, with the indices at which it does."""
     order = np.argsort(codes, kind="stable")
     found, begins = np.unique(codes[order], return_index=True)
     parts = np.split(order, begins[1:]) if len(found) else []

@@ -91,7 +91,7 @@ CLIENT = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of the sink. Sent to tasks by pickle."""
+    """Checked options for writing to topics. Sent to tasks by pickle."""
 
     name_servers: tuple[str, ...]
     topic: str | None
@@ -118,7 +118,7 @@ def sink_of(
     *,
     is_table: bool = False,
 ) -> SinkOptions:
-    """Makes the options of the sink. Raises BadOption and BadColumn.
+    """Checks options and columns for writing to topics, and returns the options. Raises BadOption, BadColumn.
 
     `columns`: names and types of the rows, in Spark's terms. `is_table`: rows have all columns of a table
     that can be read too; those that brokers assign must be null.

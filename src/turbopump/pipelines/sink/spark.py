@@ -24,13 +24,13 @@ QUERY_ID, RUN_ID, BATCH_ID = "sql.streaming.queryId", "spark.jobGroup.id", "stre
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver; empty with at-least-once delivery, where nothing is decided."""
+    """Spark's commit message of a task: its attempt, or nothing with at-least-once delivery."""
 
     attempt: Attempt | None = None
 
 
 class StreamAtLeastOnce(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a stream at least once."""
+    """Spark's writer of a stream's micro-batches to topics, at least once."""
 
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
@@ -47,7 +47,7 @@ class StreamAtLeastOnce(DataSourceStreamArrowWriter):
 
 
 class StreamExactlyOnce(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a stream exactly once."""
+    """Spark's writer of a stream's micro-batches to topics, exactly once."""
 
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
@@ -67,7 +67,7 @@ class StreamExactlyOnce(DataSourceStreamArrowWriter):
 
 
 class BatchAtLeastOnce(DataSourceArrowWriter):
-    """Writes a batch at least once."""
+    """Spark's writer of a batch to topics, at least once."""
 
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
@@ -84,7 +84,7 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
 
 
 class BatchExactlyOnce(DataSourceArrowWriter):
-    """Writes a batch exactly once.
+    """Spark's writer of a batch to topics, exactly once.
 
     Created once per job, on the driver; tasks and commit have copies of it.
     """
@@ -108,7 +108,7 @@ def _rows(sink: SinkOptions, iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def of_task(sink: SinkOptions) -> tuple[QueryRun, int]:
-    """Returns the run and the batch that the current task belongs to."""
+    """Returns the run and the batch number that the current Spark task belongs to. Raises CannotBeExact."""
     context = TaskContext.get()
     assert context is not None, "only a task writes"
     query, run, batch = (context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID))

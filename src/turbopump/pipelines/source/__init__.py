@@ -1,1 +1,1 @@
-"""Format `rocketmq`, reading: topics through their brokers, as a table or as a stream."""
+"""Reads topics through their brokers as a Spark table or stream, for format `rocketmq`."""

@@ -48,7 +48,7 @@ NO_ROUTE = TopicRoute((), (), {})
 
 
 class BrokerClient:
-    """Asks the brokers of one cluster. For use on the background loop."""
+    """Async client that asks the brokers of one cluster about queues and offsets, on the background loop."""
 
     def __init__(self, access: Access) -> None:
         self._admin = Admin(
@@ -68,7 +68,7 @@ class BrokerClient:
         is_whole: bool = False,
         expected: Iterable[str] = (),
     ) -> ClusterSnapshot:
-        """Returns the queues of the wanted topics with their ends, and the brokers.
+        """Returns the queues of the wanted topics with first and next offsets, and the available brokers.
 
         `known` queues are included also where the topic no longer has them. `is_whole`: brokers that should
         be there are looked for too. Raises OSError when no name server answers.
@@ -108,7 +108,7 @@ class BrokerClient:
     async def _ends_of_removed(
         self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
-        """Returns the ends of removed queues, whose messages are still stored."""
+        """Returns first and next offset of queues that a topic no longer has, if its broker still has it."""
         kept = [
             queue
             for queue in queues
@@ -122,7 +122,7 @@ class BrokerClient:
         return Ends(max(0, low), max(0, high))
 
     async def _needed(self, wanted: TopicSelection, routes: Mapping[str, TopicRoute]) -> set[str]:
-        """Returns every broker that any source of information names as holding a part of these topics."""
+        """Returns the names of all brokers that may hold a part of the topics, by all that servers know."""
         in_routes = {name for route in routes.values() for name in route.readable}
         assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
         asked = [names.ANY_TOPIC] if wanted.pattern is not None else list(routes)
@@ -133,7 +133,7 @@ class BrokerClient:
         return in_routes | assigned | {name for trace in traces for name in trace}
 
     async def _trace(self, name_server: str, topic: str) -> set[str]:
-        """Returns the brokers that one name server knows beyond the route in use.
+        """Returns the names of brokers that one name server connects with a topic, beyond the route in use.
 
         These are its own route, brokers that were registered before (our name servers keep them), and the
         brokers of an order topic.
@@ -181,9 +181,9 @@ class BrokerClient:
             return NO_ROUTE
 
     async def _ends_at(self, topic: str, address: str) -> dict[MessageQueue, Ends] | OSError:
-        """Returns the ends of a topic's queues at a broker.
+        """Returns first and next offset of a topic's queues at a broker; an OSError if it does not answer.
 
-        OSError when it does not answer. No queues if it has just lost the topic.
+        The error is returned, not raised. No queues if the broker has just lost the topic.
         """
         try:
             table = await self._admin.topics.stats_at(address, topic)
@@ -197,7 +197,7 @@ class BrokerClient:
         }
 
     async def offset_at(self, queue: MessageQueue, time_ms: int, ends: Ends) -> int | None:
-        """Returns the first offset stored at this time or later; None if there is none.
+        """Returns the queue offset of the first message stored at `time_ms` or later; None if none is.
 
         Brokers of 4.x return the nearest message, before or after, and any of several with the same time:
         their answer is only where the search begins.
@@ -223,7 +223,7 @@ class BrokerClient:
     # marks, which prove a position
 
     async def marks(self, at: Positions) -> dict[MessageQueue, str | None]:
-        """Returns a mark of the record at each offset; None where there is no record.
+        """Returns a mark (id and store time) of the record at each offset; None where there is no record.
 
         A queue whose broker does not answer is left out.
         """
@@ -253,7 +253,7 @@ class BrokerClient:
     async def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Returns where to continue in queues that were replaced: at their earliest message.
+        """Returns the offset at which to continue in each replaced queue: mostly its earliest message's.
 
         A broker that only lost its last messages still has older ones: there at the first newer message.
         """
@@ -274,7 +274,7 @@ class BrokerClient:
     # the group
 
     async def commit(self, group: str, positions: Positions) -> None:
-        """Commits a group's offsets, so that tools show its progress.
+        """Commits these positions as the group's consume offsets, so that tools show its progress.
 
         Tools find a group by its retry topic, which a broker creates when it first hears of a member: so a
         member is registered for a moment.
@@ -303,7 +303,7 @@ class BrokerClient:
 
 
 def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
-    """Returns those of the brokers that have no master now, each with the reason."""
+    """Returns the needed brokers that have no registered master now, each with the reason."""
     masters = {one.name for one in layout.brokers if one.id == MASTER_ID}
     slaves = {one.name for one in layout.brokers} - masters
     return {
@@ -314,7 +314,7 @@ def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
 
 
 def _warn_of_hidden(ends: Mapping[MessageQueue, Ends]) -> None:
-    """Warns about queues that a topic writes to and does not read: consumers do not get them either."""
+    """Logs a warning about messages in queues that the topic's readQueueNums hides from consumers."""
     hidden = {queue: one.high - one.low for queue, one in sorted(ends.items()) if one.high > one.low}
     if hidden:
         text = "%d messages of %s are not read: readQueueNums of the topic is lower than their queue ids"
@@ -326,7 +326,7 @@ def _split(value: str) -> list[str]:
 
 
 async def first_late(is_late: Callable[[int], Awaitable[bool]], low: int, high: int, hint: int) -> int:
-    """Returns the first of [low, high) that is late, where all after it are late too; `high` if none is.
+    """Returns the first offset in [low, high) that `is_late`, as all after it are; `high` if none is.
 
     Tries around the hint first: it is mostly right, or off by one.
     """
@@ -369,7 +369,7 @@ async def _together(ask: Callable[[Any], Awaitable[T]], items: Iterable[Any]) ->
 
 @dataclass
 class _ProcessClients:
-    """The clients of this process, and the number of forks before it."""
+    """Holds the broker clients of this process, and its fork count, which shows that it was forked."""
 
     forks: int = -1
     brokers: dict[Access, BrokerClient] = field(default_factory=dict)
@@ -379,7 +379,7 @@ _clients = _ProcessClients()
 
 
 def shared_client(access: Access) -> BrokerClient:
-    """Returns the client of this process, made at first use and closed when the process ends."""
+    """Returns this process's client for `access`, made at first use and closed when the process ends."""
     if _clients.forks != background.forks():
         background.leave_to_parent(_clients.brokers)
         _clients.forks, _clients.brokers = background.forks(), {}
@@ -396,7 +396,10 @@ async def _made(access: Access) -> BrokerClient:
 def ask_with_retries(
     access: Access, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]], tries: int, pause_s: float
 ) -> T:
-    """Asks the servers, several times where they do not answer. For any thread."""
+    """Runs `ask` on the background loop and returns its result; repeats it while servers do not answer.
+
+    For any thread. Raises the error of the last try.
+    """
     brokers = shared_client(access)
     for left in reversed(range(tries)):
         try:

@@ -1,4 +1,4 @@
-"""The brokers as a plan sees them: blocking calls, repeated while servers do not answer.
+"""Asks the brokers what a plan needs to know, by blocking calls, repeated while servers do not answer.
 
 In: a query and what the plan needs to know. Out: snapshots, offsets and marks. For any thread other than an
 event loop's.
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 @dataclass
 class BlockingClusterView:
-    """The brokers as `plan.py` needs them, by blocking calls."""
+    """Answers what `plan.py` asks about queues and brokers, by blocking calls with retries."""
 
     query: SourceQuery
 
     def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
-        """Returns a snapshot; if `is_whole`, retries while brokers are missing, and may return without them.
+        """Returns the queues and brokers now; if `is_whole`, first waits some time for missing brokers.
 
         Missing brokers get the same time to come back as servers to answer; if `allows_missing`, no time.
         """
@@ -52,17 +52,17 @@ class BlockingClusterView:
         return self._ask(lambda brokers: brokers.offsets_at(times_ms, ends))
 
     def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
-        """Returns a mark of the record at each offset, None without a record; omits silent brokers."""
+        """Returns a mark (id, store time) of each record, None if there is none; omits silent brokers."""
         return self._ask(lambda brokers: brokers.marks(at))
 
     def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int]:
-        """Returns where replaced queues continue: at the first message, or the first after the mark."""
+        """Returns the offset at which each replaced queue continues: its first, or the one after its mark."""
         return self._ask(lambda brokers: brokers.resumed(marks, ends))
 
     def commit(self, positions: Positions) -> None:
-        """Commits a group's offsets if possible: they only serve tools that show its progress."""
+        """Commits the positions as the query's group's offsets, for tools; a failure is only logged."""
         group = self.query.group
         assert group is not None
         try:

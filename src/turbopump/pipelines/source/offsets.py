@@ -1,5 +1,4 @@
-"""Offsets of many queues: their JSON, where a query begins and ends, the end of a micro-batch, and tasks.
-Pure.
+"""Computes with offsets of many queues: their JSON, bounds of queries and micro-batches, tasks. Pure.
 
 In: what the brokers have and what was asked for. Out: positions and ranges. A position is the offset of the
 next message; a range is [start, end). Impossible requests raise `BadOffsets`, messages that no longer exist
@@ -38,7 +37,7 @@ class DataLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The first offset that exists in a queue, and that of the next message."""
+    """First offset that a queue has (`low`), and the offset after its last message (`high`)."""
 
     low: int
     high: int
@@ -46,7 +45,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets [start, end) of one queue."""
+    """Queue offsets [start, end) of one queue."""
 
     queue: MessageQueue
     start: int
@@ -61,14 +60,17 @@ class Range:
 
 
 def positions_of(document: Any, minimum: int = 0) -> dict[MessageQueue, int]:
-    """Reads `{"topic": {"broker": {"queue": offset}}}`; `minimum` is EARLIEST where that may be given."""
+    """Reads `{"topic": {"broker": {"queue": offset}}}`. Raises BadOffsets for an offset below `minimum`.
+
+    `minimum` is EARLIEST where EARLIEST and LATEST may be given.
+    """
     if isinstance(document, dict):
         document = {topic: brokers for topic, brokers in document.items() if topic != PROOF}
     return by_queue(document, lambda topic, given: _offset(topic, given, minimum))
 
 
 def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Writes positions as JSON for Spark's offset log, always in the same order."""
+    """Returns positions as a JSON document of topics, brokers and queues, always in the same order."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for queue in sorted(positions):
         brokers = found.setdefault(queue.topic, {})
@@ -77,7 +79,7 @@ def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, di
 
 
 def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue, T]:
-    """Reads a document of topics, brokers and queues, each value by `read`. Raises BadOffsets."""
+    """Reads a document of topics, brokers and queues into values by queue, by `read`. Raises BadOffsets."""
     found: dict[MessageQueue, T] = {}
     for topic, brokers in _table(document).items():
         for broker, queues in _table(brokers).items():
@@ -89,7 +91,10 @@ def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue,
 
 
 def queues_of(document: Any) -> tuple[dict[str, set[int]], set[MessageQueue]]:
-    """Reads the option `assign`: `{"topic": [0, 1]}`, of every broker, or `{"topic": {"broker": [0, 1]}}`."""
+    """Reads option `assign` as queue ids by topic, for every broker, and queues of named brokers.
+
+    They are given as `{"topic": [0, 1]}` and as `{"topic": {"broker": [0, 1]}}`.
+    """
     everywhere: dict[str, set[int]] = {}
     exactly: set[MessageQueue] = set()
     shape = '{"topic":[0,1]} or {"topic":{"broker":[0,1]}}'
@@ -125,7 +130,7 @@ def _offset(topic: str, given: Any, minimum: int) -> int:
 
 
 def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Replaces EARLIEST and LATEST by offsets. Raises BadOffsets unless every queue is named."""
+    """Returns `given` with EARLIEST and LATEST replaced. Raises BadOffsets unless it names all queues."""
     if missing := sorted(ends.keys() - given.keys()):
         raise BadOffsets(
             f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
@@ -157,7 +162,7 @@ def target(
     away: Iterable[MessageQueue] = (),
     first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
-    """Returns where a micro-batch would end: at the end of every queue.
+    """Returns the positions at which an unlimited micro-batch from `start` ends: the end of every queue.
 
     Queues whose broker is away stand still; those that no longer exist are dropped. A new queue gets its
     earliest message as its position, or that of `first`, and is read from the following micro-batch on: then
@@ -170,7 +175,7 @@ def target(
 
 
 def limited(start: Positions, end: Positions, max_messages: int) -> dict[MessageQueue, int]:
-    """Limits a micro-batch to about `max_messages`.
+    """Returns the end positions of a micro-batch that is limited to about `max_messages`.
 
     Each queue gets a share in proportion to what waits there, and at least one message, as with Spark's Kafka
     connector: a large queue does not starve a small one.
@@ -194,7 +199,7 @@ def count_between(start: Positions, end: Positions) -> int:
 
 
 def is_due(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> bool:
-    """Tells whether a micro-batch begins: enough messages wait, or it was delayed long enough."""
+    """Tells whether a micro-batch begins: `minimum` messages wait, or any after `max_delay_s`."""
     return waiting >= minimum or (waiting > 0 and waited_s >= max_delay_s)
 
 
@@ -202,13 +207,13 @@ def is_due(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> b
 
 
 def ranges(start: Positions, end: Positions) -> list[Range]:
-    """Returns the ranges between two positions that are not empty."""
+    """Returns the range of each queue between its positions in `start` and `end`, without empty ones."""
     found = [Range(queue, start[queue], end[queue]) for queue in sorted(end) if queue in start]
     return [one for one in found if one.size > 0]
 
 
 def split(wanted: Iterable[Range], min_parts: int | None, max_records: int | None) -> list[Range]:
-    """Makes one task per queue, or several where a task would be too long or tasks too few."""
+    """Returns ranges for tasks: one per queue, or several if longer than `max_records` or too few."""
     found = [part for one in wanted for part in _cut(one, _parts(one.size, max_records))]
     if min_parts is None or len(found) >= min_parts or not found:
         return found
@@ -235,7 +240,7 @@ def losses(
     away: Iterable[MessageQueue] = (),
     unwanted: Iterable[MessageQueue] = (),
 ) -> list[str]:
-    """Returns a sentence for each queue of which a query that continues from `start` misses something."""
+    """Returns an error sentence for each queue of which a query from `start` on would miss messages."""
     problems = []
     standing, dropped = set(away), set(unwanted)
     for queue, offset in sorted(start.items()):
@@ -257,12 +262,12 @@ def losses(
 
 
 def beyond(start: Positions, ends: Mapping[MessageQueue, Ends]) -> list[MessageQueue]:
-    """Returns the queues that end before the position in them."""
+    """Returns the queues whose end is before their position in `start`."""
     return [queue for queue, offset in sorted(start.items()) if queue in ends and offset > ends[queue].high]
 
 
 def cut_short(end: Positions, ends: Mapping[MessageQueue, Ends]) -> list[str]:
-    """Returns a sentence for each queue that ends before the requested end of a batch."""
+    """Returns an error sentence for each queue that ends before the requested end of a batch."""
     return [
         f"endingOffsets asks for {named(queue)} up to {end[queue]}, and it ends at {ends[queue].high}"
         for queue in beyond(end, ends)
@@ -284,7 +289,7 @@ def check_order(start: Positions, end: Positions) -> None:
 
 
 def missing_brokers(why: Mapping[str, str], reads: object) -> MissingBrokers:
-    """Makes the error for brokers that are needed and not available, with the reason for each."""
+    """Returns the MissingBrokers error to raise for these brokers, with the reason for each."""
     problems = "; ".join(f"broker {name} {reason}" for name, reason in sorted(why.items()))
     return MissingBrokers(
         f"a part of {reads} is missing: {problems}. Start it, or set allowMissingBrokers to true to read "
@@ -294,7 +299,7 @@ def missing_brokers(why: Mapping[str, str], reads: object) -> MissingBrokers:
 
 
 def lost(problems: Iterable[str]) -> DataLost:
-    """Makes the error for lost messages, with the way out."""
+    """Returns the DataLost error to raise for these problems, with the way out."""
     return DataLost(
         "; ".join(problems)
         + ". To continue with what is there, set failOnDataLoss to false; to begin again, use a new "
@@ -303,7 +308,7 @@ def lost(problems: Iterable[str]) -> DataLost:
 
 
 def check_topics(start: Positions, unwanted: Iterable[MessageQueue], reads: object) -> None:
-    """Raises BadOffsets for a checkpoint of which nothing is wanted: it belongs to another query."""
+    """Raises BadOffsets if the query wants no queue of the checkpoint: it belongs to another query."""
     if start and len(set(unwanted)) == len(start):
         before = ", ".join(sorted({queue.topic for queue in start}))
         raise BadOffsets(

@@ -51,10 +51,10 @@ MAX_CLOCK_SKEW_MS = 60_000
 
 
 class ClusterView(Protocol):
-    """What a plan asks of the brokers."""
+    """Interface by which a plan asks the brokers for queues, offsets and marks of records."""
 
     def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
-        """Returns the state of the queues and brokers.
+        """Returns the state of the queues and brokers at this moment.
 
         `known` queues are included also when the topic no longer has them. `is_whole`: brokers that should be
         there are looked for, and waited for a moment.
@@ -65,7 +65,7 @@ class ClusterView(Protocol):
     ) -> Mapping[MessageQueue, int | None]: ...
 
     def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
-        """Returns a mark of the record at each offset; None where there is no record.
+        """Returns a mark (id and store time) of the record at each offset; None where there is no record.
 
         A queue whose broker does not answer is left out.
         """
@@ -73,15 +73,15 @@ class ClusterView(Protocol):
     def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int]:
-        """Returns where to continue in queues that are no longer the ones that were read."""
+        """Returns the offset at which to continue in each queue that is no longer the one that was read."""
 
     def commit(self, positions: Positions) -> None: ...
 
 
 def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapshot:
-    """Returns a snapshot to begin with.
+    """Returns a snapshot to begin a query with. Raises MissingBrokers unless missing ones are allowed.
 
-    Raises MissingBrokers, or BadOffsets when a named topic does not exist.
+    Raises BadOffsets when a named topic does not exist.
     """
     snapshot = cluster.snapshot(is_whole=True)
     missing = dict(snapshot.missing)
@@ -98,7 +98,7 @@ def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapsh
 
 
 def _named(query: SourceQuery) -> set[MessageQueue]:
-    """Returns the queues that the options name one by one."""
+    """Returns the queues that the query's options name one by one."""
     found = set(query.topics.assigned[1]) if query.topics.assigned is not None else set()
     for bound in (query.start, query.end):
         found |= set(bound.offsets) if not isinstance(bound.offsets, str) else set()
@@ -132,7 +132,7 @@ def _check_there(query: SourceQuery, snapshot: ClusterSnapshot) -> None:
 
 
 def batch_ranges(query: SourceQuery, cluster: ClusterView) -> list[Range]:
-    """Returns the ranges that a batch reads, one per task."""
+    """Returns the ranges that a batch reads, one per task. Raises DataLost, BadOffsets, MissingBrokers."""
     snapshot = complete_snapshot(query, cluster)
     ends = snapshot.ends
     start = _there(place(query.start, snapshot, cluster), ends)
@@ -155,7 +155,7 @@ def _is_by_offset(bound: Bound) -> bool:
 
 
 def place(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView) -> dict[MessageQueue, int]:
-    """Returns the position of the bound in each queue, now.
+    """Returns the offset that the bound means in each queue now.
 
     Queues of missing brokers keep the offsets given for them.
     """
@@ -218,7 +218,7 @@ class StreamPlan:
     """Warnings that were logged."""
 
     def initial(self) -> Document:
-        """Returns where the stream begins; the same to each of Spark's two calls."""
+        """Returns the offsets where the stream begins; later calls return the same document."""
         if self._initial is None:
             snapshot = complete_snapshot(self.query, self.cluster)
             positions = place(self.query.start, snapshot, self.cluster)
@@ -241,7 +241,7 @@ class StreamPlan:
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     def _since_ms(self) -> int | None:
-        """Returns the store time before which nothing is read, unless the query begins at the earliest."""
+        """Returns the store time in ms before which queues that appear later are not read; or None."""
         bound, now_ms = self.query.start, self.now_ms()
         if bound.time_ms is not None:
             return min(bound.time_ms, now_ms)
@@ -252,7 +252,7 @@ class StreamPlan:
         return now_ms if LATEST in bound.offsets.values() else None
 
     def fix_goal(self) -> None:
-        """Ends the stream where the queues end now.
+        """Fixes the end of the stream: where the queues end now, or the query's end time.
 
         Raises MissingBrokers, whose messages belong to the goal.
         """
@@ -263,7 +263,7 @@ class StreamPlan:
         self._goal = latest(snapshot.ends) if end.time_ms is None else place(end, snapshot, self.cluster)
 
     def next(self, start_document: Document, max_messages: int | None) -> Document:
-        """Returns the end of the micro-batch after `start`; `start` itself if there is nothing to do."""
+        """Returns the end of the micro-batch after `start_document`, or that itself if nothing is to do."""
         before = offsets_of(start_document)
         start = before.positions
         snapshot = self.cluster.snapshot(start)
@@ -307,10 +307,7 @@ class StreamPlan:
         return found, silent
 
     def _check_away(self, start: Positions, away: list[MessageQueue]) -> None:
-        """Warns once about brokers that cannot be read.
-
-        A query with a goal fails unless it has reached it.
-        """
+        """Warns once about brokers that are away. Raises MissingBrokers if the goal needs their messages."""
         names = frozenset(queue.broker for queue in away)
         if self._goal is not None and not self.query.allows_missing:
             goal = self._goal
@@ -334,7 +331,7 @@ class StreamPlan:
         away: list[MessageQueue],
         unwanted: list[MessageQueue],
     ) -> dict[MessageQueue, int]:
-        """Returns where to continue in queues that are not the ones that were read.
+        """Returns offsets at which replaced queues continue. Raises DataLost where nothing may be lost.
 
         Raises DataLost where nothing may be lost.
         """
@@ -350,7 +347,7 @@ class StreamPlan:
         return {queue: min(offset, start[queue]) for queue, offset in found_again.items()}
 
     def _first(self, before: ProvenOffsets, snapshot: ClusterSnapshot) -> dict[MessageQueue, int]:
-        """Returns where new queues begin, if not at their earliest message.
+        """Returns the offset at which each new queue begins, if it is not the earliest.
 
         A query that began with the latest message, or by time, must not read the history of a broker that was
         missing then.
@@ -373,7 +370,7 @@ class StreamPlan:
     def _older(
         self, queues: list[MessageQueue], time_ms: int, ends: Mapping[MessageQueue, Ends]
     ) -> set[MessageQueue]:
-        """Returns the queues that have a message stored before this time."""
+        """Returns those of the queues that have a message stored before `time_ms`."""
         found = self.cluster.offsets_at(dict.fromkeys(queues, time_ms), ends) if queues else {}
         return {
             queue
@@ -389,7 +386,7 @@ class StreamPlan:
         snapshot: ClusterSnapshot,
         moved: Positions,
     ) -> Document:
-        """Returns the offsets with their proofs.
+        """Returns the end of a micro-batch with its proofs; `start_document` if nothing is to be read.
 
         A queue whose broker does not give the record stands still.
         """
@@ -416,7 +413,7 @@ class StreamPlan:
     def _within_goal(
         self, start: Positions, end: Positions, ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Limits the micro-batch to the goal.
+        """Returns the end positions of a micro-batch, limited to the goal of the stream.
 
         Queues that appeared after the goal was fixed are left to the next run. Queues of the checkpoint that
         the goal does not have, since the topic was shrunk, are read to their end.
@@ -449,7 +446,10 @@ class StreamPlan:
         return True
 
     def _commit(self, start: Positions, snapshot: ClusterSnapshot) -> None:
-        """Commits what lies before `start`: Spark asks for more when the batch before has ended."""
+        """Commits `start` as the group's offsets: everything before it has been processed.
+
+        Spark asks for more when the batch before has ended.
+        """
         if self.query.group is None:
             return
         away = set(snapshot.away(start))
@@ -463,7 +463,7 @@ class StreamPlan:
             self._committed |= news
 
     def latest(self) -> Document:
-        """Returns where the queues ended in the last snapshot, for Spark's progress."""
+        """Returns the ends of the queues in the last snapshot as a document, for Spark's progress."""
         return document_of(self._latest)
 
     def ranges(self, start_document: Document, end_document: Document) -> list[Range]:
@@ -475,7 +475,7 @@ class StreamPlan:
         return split(wanted, self.query.min_parts, self.query.max_records)
 
     def _check_repeated(self, start: ProvenOffsets, end: ProvenOffsets) -> None:
-        """Checks a batch that a former run planned: its queues may have been replaced since."""
+        """Raises DataLost, or warns, if queues of a batch that a former run planned were replaced since."""
         snapshot = self.cluster.snapshot(end.positions)
         for one in (start, end):
             asked = proofs.provable(one, snapshot.ends)
@@ -484,13 +484,13 @@ class StreamPlan:
             self._report_losses(proofs.replacements(one, proofs.replaced(one, found), moved))
 
     def _report_losses(self, problems: list[str]) -> None:
-        """Raises DataLost, or logs each warning once: the cause may stay for many triggers."""
+        """Raises DataLost for problems, or logs each once where losses are allowed; else does nothing."""
         _report_losses([one for one in problems if one not in self._warned], self.query)
         self._warned.update(problems)
 
 
 def _before(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Returns the offsets of the records before these positions, where there is one."""
+    """Returns the offset of the record before each position, for queues that still have that record."""
     return {
         queue: offset - 1
         for queue, offset in positions.items()

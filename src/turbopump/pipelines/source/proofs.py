@@ -32,7 +32,7 @@ Marks = Mapping[MessageQueue, str]
 
 @dataclass(frozen=True, slots=True)
 class ProvenOffsets:
-    """The content of the offset log: positions, and what shows later that the queues are still the same."""
+    """Positions in Spark's offset log, with proofs that show later whether the queues are still the same."""
 
     positions: Positions = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
@@ -45,7 +45,7 @@ class ProvenOffsets:
 
 
 def offsets_of(document: Mapping[str, Any]) -> ProvenOffsets:
-    """Reads what `full_document` wrote, or a checkpoint from before proofs existed."""
+    """Reads positions and proofs from a document of the offset log; old documents have no proofs."""
     proof = document.get(PROOF, {})
     try:
         return ProvenOffsets(
@@ -60,7 +60,7 @@ def offsets_of(document: Mapping[str, Any]) -> ProvenOffsets:
 
 
 def full_document(offsets: ProvenOffsets) -> dict[str, Any]:
-    """Writes positions as `document_of` does, with their proofs beside the topics, if there are any."""
+    """Returns the document of the offset log: positions by topic, broker and queue, and their proofs."""
     proof = {
         "since": offsets.since_ms,
         "missing": sorted(offsets.missing),
@@ -72,7 +72,7 @@ def full_document(offsets: ProvenOffsets) -> dict[str, Any]:
 
 
 def provable(before: ProvenOffsets, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Returns the records whose marks can be compared: those before the positions, where they still exist."""
+    """Returns, for queues with a mark, the offset of the record before the position, if it still exists."""
     return {
         queue: before.positions[queue] - 1
         for queue in before.marks
@@ -85,7 +85,7 @@ def _has(ends: Ends, offset: int) -> bool:
 
 
 def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) -> list[MessageQueue]:
-    """Returns the queues whose record before the position is another one now."""
+    """Returns the queues in which the record before the position, marked in `found`, is another one now."""
     known = ((queue, mark) for queue, mark in sorted(found.items()) if mark is not None)
     return [queue for queue, mark in known if mark != before.marks[queue]]
 
@@ -93,7 +93,7 @@ def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) ->
 def moved_clusters(
     before: ProvenOffsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
 ) -> dict[str, str]:
-    """Returns brokers that belong to another cluster than before, and to which.
+    """Returns the brokers that belong to another cluster than before, each with its new cluster.
 
     Not where a record shows that the store is the same.
     """
@@ -108,7 +108,7 @@ def moved_clusters(
 def replacements(
     before: ProvenOffsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]
 ) -> list[str]:
-    """Returns a sentence for each queue that was replaced, and each broker of another cluster."""
+    """Returns an error sentence for each replaced queue, and for each broker that changed its cluster."""
     problems = [
         f"{named(queue)} is not the one that was read up to {before.positions[queue]}: the record before "
         "that offset is another one now, so the topic was recreated, or this is another cluster"
@@ -125,6 +125,6 @@ def mark_of(offset_id: str, store_ms: int) -> str:
 
 
 def host_and_time(mark: str) -> tuple[str, int]:
-    """Returns the part of a mark that names the broker which stored the record, and the store time."""
+    """Returns the host of the storing broker in hexadecimal, and the store time in ms, from a mark."""
     offset_id, _, store_ms = mark.partition("@")
     return offset_id[:HOST_END], int(store_ms) if store_ms.isdecimal() else 0

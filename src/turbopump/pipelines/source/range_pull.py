@@ -64,7 +64,7 @@ class BytePuller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PulledRecords:
-    """Undecoded records: all that match in [start, end), and perhaps others, which the reader drops."""
+    """Undecoded records: all that match in queue offsets [start, end), and perhaps others to be dropped."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class PulledRecords:
 
 @dataclass
 class RangePull:
-    """Pulls the messages in one range of offsets of a queue."""
+    """Pulls the messages in one range of queue offsets, several pulls at a time."""
 
     pulls: BytePuller
     doubt: Callable[[str], None]
@@ -89,7 +89,7 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """Yields the records of the range in order, responses joined to parts; lost ranges are left out."""
+        """Yields the records of the range in order, several responses per part; omits lost messages."""
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
@@ -149,7 +149,7 @@ class RangePull:
             at = answer[1]
 
     async def _next(self, at: int, end: int) -> PulledRange:
-        """Returns a response with records, or the range in which there are none. Always advances.
+        """Returns the next range (start, end) with its response, perhaps without records. Always advances.
 
         Waits for an unavailable broker, at most `patience_s`.
         """
@@ -216,7 +216,7 @@ class RangePull:
 
 
 def _passes(answer: PulledBytes, at: int) -> bool:
-    """Tells whether nothing was found here, and the next pull continues further on."""
+    """Tells whether a response found nothing at offset `at`, and says that a later offset is next."""
     found_none = (PullStatus.NO_MATCHED_MSG, PullStatus.NO_NEW_MSG)
     return answer.status in found_none and at < answer.next_offset <= answer.max_offset
 
@@ -233,7 +233,7 @@ def _joined(start: int, end: int, held: list[PulledBytes]) -> PulledRecords:
 
 
 def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
-    """Yields the parts, pulled ahead on the background loop while the caller works on the one before."""
+    """Yields the parts of a RangePull, pulled ahead on the background loop while the caller works."""
     ahead = background.run(_begun(make))
     try:
         while (one := background.run(ahead.take())) is not None:

@@ -1,4 +1,4 @@
-"""The rows of one range of a queue, read by a task, without Spark.
+"""Reads the rows of one range of a queue for a task, without Spark.
 
 In: a query and a range. Out: Arrow batches, in the order of offsets. For any thread other than an event
 loop's.
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read(wanted: Range, query: SourceQuery) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of one task."""
+    """Yields the rows of a range as Arrow batches, in the order of offsets."""
     if not wanted.size:
         return
     brokers = shared_client(query.access)

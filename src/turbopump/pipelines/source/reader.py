@@ -27,7 +27,7 @@ from turbopump.pipelines.worker_memory import freeze_after
 
 
 class RangePartition(InputPartition):
-    """A task of Spark: one range."""
+    """Spark's input partition of one task: a range of offsets of a queue."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
@@ -35,7 +35,7 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads topics once."""
+    """Spark's reader for a batch: plans the ranges of the topics, and reads each in a task."""
 
     def __init__(self, query: SourceQuery) -> None:
         self._query = query
@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream.
+    """Spark's reader for a stream: plans micro-batches of the topics, and reads their ranges in tasks.
 
     One per query, in a process beside the driver; copies of it read in workers.
     """
@@ -94,5 +94,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _nothing() -> RangePartition:
-    """Returns an empty task: Spark needs one even where there is nothing to read."""
+    """Returns the partition of an empty task: Spark needs one even where there is nothing to read."""
     return RangePartition(Range(MessageQueue("", "", 0), 0, 0))

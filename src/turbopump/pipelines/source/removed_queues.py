@@ -1,4 +1,4 @@
-"""Pulls also from queues that a topic no longer has, whose messages are still stored.
+"""Pulls from queues that a topic no longer has while their messages are still stored.
 
 Brokers refuse to pull from such a queue. Its consume queue can still be queried, as mqadmin does, and then
 each message by its log offset: slower, and only for what was left unread there.
@@ -22,7 +22,7 @@ MAX_ENTRIES = 32  # messages per call
 
 @dataclass
 class StoredQueuePuller:
-    """Pulls as `Puller.pull_bytes` does, from all queues that a broker has stored."""
+    """Pulls as `Puller.pull_bytes` does, also from queues that were removed and are still stored."""
 
     puller: Puller
     admin: Admin
@@ -52,7 +52,7 @@ class StoredQueuePuller:
         return await self._by_entries(queue, offset, min(max_count, MAX_ENTRIES))
 
     async def _by_entries(self, queue: MessageQueue, offset: int, count: int) -> PulledBytes:
-        """Returns all messages, whatever their tags: the reader compares these."""
+        """Pulls at most `count` messages by consume queue entries, unfiltered: the reader compares tags."""
         address = (await self.puller.routes.find(queue.topic)).reader(queue.broker)
         if address is None:
             raise ConnectionError(f"broker {queue.broker} is not available")

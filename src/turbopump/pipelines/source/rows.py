@@ -31,7 +31,7 @@ them.
 def rows_of(
     part: PulledRecords, wanted: Range, schema: Schema, filter: SourceFilter, lose: Lose
 ) -> Iterator[pa.RecordBatch]:
-    """Decodes the messages of `part` that belong to the range and pass the filter."""
+    """Yields batches of `part`'s messages in the range that pass the filter; calls `lose` for gaps."""
     messages = messages_in(part.body, part.delta)
     offsets = messages.offsets
     messages = messages.only(
@@ -58,7 +58,7 @@ def _is_first(offsets: Numbers) -> Mask:
 
 
 def missing(offsets: Numbers, start: int, end: int) -> list[tuple[int, int]]:
-    """Returns the gaps between `start` and `end` in rising offsets."""
+    """Returns the gaps [begin, end) that rising offsets leave between `start` and `end`."""
     if len(offsets) == end - start and len(offsets) and offsets[0] == start and offsets[-1] == end - 1:
         return []
     edges = np.concatenate(([start - 1], offsets, [end]))

@@ -27,7 +27,7 @@ UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(given: str) -> float:
-    """Reads seconds from `90s`, `15m`, `1h`, or milliseconds without a unit."""
+    """Returns seconds from a text such as `90s`, `15m` or `1h`; a number without a unit is milliseconds."""
     found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", given.strip())
     if found is None:
         raise ValueError("must be a time such as 500ms, 90s, 15m or 1h")
@@ -35,12 +35,12 @@ def duration(given: str) -> float:
 
 
 def pattern(given: str) -> str:
-    """A regular expression that is not empty."""
+    """Returns the text if it is a regular expression and not empty. Raises ValueError otherwise."""
     return kinds.text(kinds.pattern(given))
 
 
 def offsets(given: str) -> str | dict[MessageQueue, int]:
-    """Reads `earliest`, `latest`, or JSON with an offset per queue."""
+    """Returns `earliest`, `latest`, or an offset per queue that JSON gives. Raises ValueError."""
     word = given.strip().lower()
     if word in ("earliest", "latest"):
         return word
@@ -205,7 +205,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How servers are reached: the key under which a worker keeps its connections."""
+    """Says how servers are reached (name servers, group, TLS); the key of a worker's cached connections."""
 
     name_server: str
     group: str = READERS
@@ -215,7 +215,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class SourceFilter:
-    """The filter of a query, as brokers get it."""
+    """The filter of a query as sent to brokers: an expression of tags or SQL92, and the single tags."""
 
     expression: str = ALL
     kind: str = TAG
@@ -229,7 +229,7 @@ class SourceFilter:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which queues are wanted: one of the first three fields is given."""
+    """Selects queues by topic names, by a topic pattern, or one by one: one of these three is given."""
 
     named: tuple[str, ...] = ()
     pattern: str | None = None
@@ -256,7 +256,7 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin or to end: `earliest` or `latest`, offsets, or times."""
+    """Start or end of a query: `earliest` or `latest`, offsets by queue, or store times in ms."""
 
     offsets: str | Mapping[MessageQueue, int] = "latest"
     time_ms: int | None = None
@@ -267,7 +267,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceQuery:
-    """What a query reads, and how. Sent to workers by pickle."""
+    """All settings of one read from topics, from servers to retries. Sent to workers by pickle."""
 
     access: Access
     topics: TopicSelection
@@ -291,7 +291,7 @@ class SourceQuery:
 
 
 def query_of(given: Mapping[str, str], is_stream: bool) -> SourceQuery:
-    """Makes the query from Spark's options. Raises BadOption."""
+    """Returns the query that Spark's options describe. Raises BadOption."""
     options = FormatOptions(OPTIONS, given, FORMAT)
     return SourceQuery(
         access=_access(options),
