@@ -1,4 +1,4 @@
-"""`turbopump admin`, also `mqadmin`: terminal, environment and Ctrl-C around `turbopump.admin`.
+"""`turbopump admin`, also `mqadmin`: runs `turbopump.admin` with the terminal, environment and Ctrl-C.
 
 `turbopump.admin` is imported when the command runs: `mqadmin` begins here, and Ctrl-C may come early.
 """

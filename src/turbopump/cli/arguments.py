@@ -1,4 +1,4 @@
-"""Parsers of command lines: errors in one line, and types of values that several commands share."""
+"""Parsers of command lines with errors in one line, and types of values that several commands share."""
 
 import argparse
 import sys
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Prints help and fails if it cannot be written; argparse would ignore the error."""
+        """Prints a message; raises if stdout cannot be written, which argparse would ignore."""
         if file is not None and file is sys.stdout:
             file.write(message)
         else:
@@ -79,7 +79,7 @@ def example_text(example: str) -> str:
 
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    """Returns an error text for an unknown word, with the nearest known one."""
+    """Returns an error text for an unknown word, with the nearest known one or all of them."""
     import difflib
 
     known = list(known)

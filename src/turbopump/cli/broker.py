@@ -1,4 +1,4 @@
-"""`turbopump broker`, also called `mqbroker`: a broker in the foreground, with Apache's flags and files."""
+"""`turbopump broker`, also called `mqbroker`: runs a broker in the foreground, with Apache's flags."""
 
 import argparse
 import contextlib

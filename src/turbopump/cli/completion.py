@@ -1,4 +1,4 @@
-"""`turbopump completion SHELL`: a script that completes commands, actions and options.
+"""`turbopump completion SHELL`: prints a script that completes commands, actions and options.
 
 The script contains all words, so that a key press starts no Python. A place is a command line without its
 options and values, such as `turbopump dlq list`; each has a list of words that can follow, made from the
@@ -16,7 +16,7 @@ MAX_HELP = 90
 
 @dataclass(frozen=True, slots=True)
 class CompletionWord:
-    """A word that can follow at a place, with its description."""
+    """A word that can follow at a place of the command line, with its description."""
 
     text: str
     help: str
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def places() -> Places:
-    """Returns every place of every program, with the words that can follow."""
+    """Returns the words that can follow each place, a command line such as `turbopump dlq list`."""
     found: Places = {
         "turbopump": [
             *(CompletionWord(name, summary) for name, summary in COMMANDS.items()),

@@ -17,7 +17,7 @@ class ConfFile:
 
     @classmethod
     def read(cls, path: str | None) -> "ConfFile":
-        """Reads the file; without a path, an empty one."""
+        """Reads the file at `path`, or returns an empty one without a path. Raises CommandFailure."""
         try:
             if path is None:
                 return cls(None, b"")
@@ -28,7 +28,7 @@ class ConfFile:
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Turns an error in the file, in flags or in the environment into a line for the terminal."""
+        """Turns a ConfigError in the block into a CommandFailure, which names the file if a line is wrong."""
         try:
             yield
         except ConfigError as error:

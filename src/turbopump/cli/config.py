@@ -82,7 +82,7 @@ def summary(found: list[Problem], role: str) -> str:
 
 
 def problems(text: bytes, load: Load) -> list[Problem]:
-    """Returns all problems: leaves out each refused line and reads the rest again."""
+    """Returns all problems of a file: reads it again without each refused line until nothing is refused."""
     found: list[Problem] = []
     while True:
         try:
@@ -95,7 +95,7 @@ def problems(text: bytes, load: Load) -> list[Problem]:
 
 
 def without_line(text: bytes, number: int) -> bytes:
-    """Empties a line and its continuation lines, so that the others keep their numbers."""
+    """Returns the text with a line and its continuation lines emptied, so that others keep their numbers."""
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     index = number - 1
     while index < len(lines):
@@ -117,7 +117,7 @@ def load_broker(text: bytes) -> list[str]:
 
 
 def suspicious(config: BrokerConfig, lines: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[str]:
-    """Returns settings that are valid but probably wrong. `lines`: the line of each key of the file."""
+    """Yields a warning per setting that is valid but probably wrong. `lines`: the line of each key."""
     for key, line in lines.items():
         if (name := variable(ALIASES.get(key, key))) in environ:
             yield f"line {line}: {key}: overridden by the environment variable {name}"

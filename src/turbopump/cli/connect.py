@@ -1,4 +1,4 @@
-"""Shared by commands that connect to a cluster: the name servers, and a client while the command runs."""
+"""Connects a command to a cluster: finds the name servers, and opens a client while the command runs."""
 
 import argparse
 import contextlib
@@ -79,7 +79,7 @@ async def administration(flag: str | None) -> AsyncIterator[Admin]:
 
 @contextlib.contextmanager
 def explaining_no_answer(addresses: Sequence[str]) -> Iterator[None]:
-    """Turns the failure of a missing server into a line that says what to do."""
+    """Turns an OSError for a server that does not answer into a CommandFailure that says what to do."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ def explaining_no_answer(addresses: Sequence[str]) -> Iterator[None]:
 
 
 def is_unanswered(error: OSError) -> bool:
-    """Tells whether no server answered; other errors come from a refusing broker, stdout or a file."""
+    """Tells whether the error means that no server answered; others are of a refusal, stdout or a file."""
     if isinstance(error, SendFailed):
         return not isinstance(error, TopicUnknown) and refusal_of(error) is None
     return isinstance(error, NO_ANSWER) and not isinstance(error, BrokenPipeError)

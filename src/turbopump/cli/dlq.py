@@ -166,7 +166,7 @@ def letter_document(letter: MessageExt) -> dict[str, object]:
 
 @dataclass
 class ResendOutcome:
-    """Result of sending one letter again."""
+    """Result of sending one dead letter again."""
 
     letter: MessageExt
     status: str
@@ -188,7 +188,7 @@ class ResendOutcome:
 
 
 async def _resend(command: DeadLetterCommand) -> int:
-    """Sends letters one by one. Reports and skips those sent before, so that it can be repeated."""
+    """Sends the chosen dead letters again, skips those sent before, and returns the exit status."""
     options = command.options
     if not (options.id or options.since or options.until or options.all):
         raise CommandFailure("choose letters: --id, --since, --until or --all", USAGE_ERROR)
@@ -240,7 +240,7 @@ def summary(outcomes: list[ResendOutcome]) -> str:
 
 
 async def _export(command: DeadLetterCommand) -> int:
-    """Writes one JSON object per line, with every byte of the body."""
+    """Writes the chosen dead letters to a file, a JSON object per line with the whole body."""
     options = command.options
     count, is_cut = 0, False
     with output(options.file) as to:

@@ -46,7 +46,7 @@ HTTP_PROBE = b"GET / HTTP/1.0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One result: level, subject, text and advice."""
+    """One finding of `turbopump doctor`: level, subject, text and advice."""
 
     level: str
     subject: str
@@ -222,7 +222,7 @@ def brokers_of(cluster: bodies.ClusterInfo) -> set[KnownBroker]:
 
 
 def judge_name_servers(known: Mapping[str, set[KnownBroker]]) -> Iterable[Diagnosis]:
-    """Compares name servers: brokers register with each, so all must have the same."""
+    """Yields a diagnosis per broker that only some name servers know, or one if there are no brokers."""
     everything = set().union(*known.values()) if known else set()
     if known and not everything:
         advice = "start one with `mqbroker -n ADDRESS`, or read its log if it cannot register"
@@ -244,7 +244,7 @@ def unreachable(subject: str, address: str, why: str) -> Diagnosis:
 
 
 def judge_address(subject: str, address: str, name_servers: Sequence[str]) -> list[Diagnosis]:
-    """Checks for a loopback address, which works only if everything runs on one machine."""
+    """Returns a diagnosis if the broker's address is loopback and a name server's is not; else []."""
     host, _ = split_address(address)
     if not _is_loopback(host) or all(_is_loopback(split_address(one)[0]) for one in name_servers):
         return []
@@ -282,7 +282,7 @@ def _judge_disk(subject: str, figures: Mapping[str, str]) -> list[Diagnosis]:
 
 
 def clock_of(figures: Mapping[str, str]) -> int | None:
-    """Returns the broker's clock, to the second: its start time plus its run time."""
+    """Returns the broker's clock in ms, to the second, from its start and run time; None if unknown."""
     parts = [int(number) for number in re.findall(r"\d+", figures.get("runtime", ""))]
     booted = figures.get("bootTimestamp", "")
     if len(parts) != 4 or not booted.isdecimal():
@@ -319,7 +319,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _kind_of(host: str) -> str:
-    """Describes the kind of an address."""
+    """Returns words that describe a host: a name, or a loopback, container, private or public address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The end of every command: an exit status, at most one line on stderr, and a flushed stdout.
+"""Ends every command with an exit status, at most one line on stderr, and a flushed stdout.
 
 This module is imported before the command and imports little, so that Ctrl-C during the other imports ends
 the command quietly too. The code that explains failures is imported when there is one.
@@ -50,7 +50,7 @@ def report(error: Exception, program: str) -> int:
 
 
 def warn(line: str) -> None:
-    """Prints a line to stderr; nothing without one, as after `2>&-`, where `print` would use stdout."""
+    """Prints a line to stderr; nothing if it is closed, as after `2>&-`, where `print` would use stdout."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
 
@@ -60,7 +60,10 @@ def one_line(text: str) -> str:
 
 
 def flush() -> None:
-    """Flushes stdout now: a failure at the end of the interpreter could not be explained."""
+    """Flushes stdout. Raises BrokenPipeError, or an OSError that names stdout.
+
+    A failure at the end of the interpreter could not be explained.
+    """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -80,7 +83,7 @@ def is_stdout_closed() -> bool:
 
 
 def on_closed_stdout(end: Callable[[], object]) -> None:
-    """Calls a function when the reader of stdout closes it: `turbopump tail t | head -1` ends at once."""
+    """Makes the event loop call `end` once the reader of stdout closes it, as in `tail t | head -1`."""
     import asyncio
 
     if sys.stdout is None or not is_end_of_pipe(pipe := sys.stdout.fileno()):
@@ -95,13 +98,13 @@ def on_closed_stdout(end: Callable[[], object]) -> None:
 
 
 def is_end_of_pipe(file: int) -> bool:
-    """Tells whether stdout is the write end of a pipe; a FIFO open for both is not."""
+    """Tells whether a descriptor is the write end of a pipe; a FIFO open for both directions is not."""
     is_pipe = stat.S_ISFIFO(os.fstat(file).st_mode)
     return is_pipe and fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
 
 
 def discard_stdout_if_broken() -> None:
-    """Discards a broken stdout; the interpreter would flush it again at its end and report an error."""
+    """Discards stdout if it cannot be flushed: the interpreter would try again at its end and fail."""
     try:
         flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""`turbopump export`: messages into Parquet, from a store directory or from the brokers of a topic."""
+"""`turbopump export`: writes messages to Parquet, from a store directory or from the brokers of a topic."""
 
 import argparse
 import asyncio
@@ -128,7 +128,7 @@ async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterato
 
 
 async def _check_brokers(options: argparse.Namespace) -> None:
-    """Raises CommandFailure if brokers of the topic are missing, unless they may be skipped."""
+    """Raises CommandFailure if brokers of the topic are missing; only warns with --skip-missing."""
     topic = options.topic[0]
     async with connect.administration(options.namesrv) as admin:
         absent = await admin.name_servers.value(ABSENT_BROKERS_NAMESPACE, topic)
@@ -144,7 +144,7 @@ async def _check_brokers(options: argparse.Namespace) -> None:
 
 
 def _stepped(batches: AsyncIterator[Any]) -> Iterator[Any]:
-    """Yields batches one at a time, at the pace of the writer."""
+    """Yields the batches of an async iterator in a plain one, each awaited when the writer asks for it."""
     end = object()
 
     async def step() -> Any:
@@ -160,7 +160,7 @@ def _moment(text: str | None, name: str) -> int | None:
 
 
 class ProgressLine:
-    """Progress on a terminal; prints nothing elsewhere."""
+    """Shows the progress of an export on a terminal; prints nothing elsewhere."""
 
     def __init__(self, to: TextIO | None) -> None:
         self._to = to if to is not None and to.isatty() else None

@@ -1,4 +1,4 @@
-"""Failures that a user can act on: one line for stderr and an exit status.
+"""Explains failures that a user can act on: one line for stderr and an exit status.
 
 An exception that is not recognised here is a bug and keeps its traceback.
 """
@@ -60,13 +60,13 @@ def explain(error: BaseException) -> CommandFailure | None:
 
 
 def refusal_of(error: SendFailed) -> Refused | None:
-    """Returns the last refusal of a broker in the tries of a send, if any."""
+    """Returns the last refusal of a broker in the tries of a send; None if no broker refused."""
     refusals = [one.failure for one in error.tries if isinstance(one.failure, Refused)]
     return refusals[-1] if refusals else None
 
 
 def encoding_failure(error: UnicodeEncodeError) -> str:
-    """Explains text that cannot be encoded.
+    """Returns the line to print about text that cannot be encoded.
 
     Arguments may contain bytes that are not UTF-8, which Python passes as lone surrogates. Any other encoding
     is that of a terminal.

@@ -1,4 +1,4 @@
-"""Logging of servers: rotating files for operators, warnings on the terminal.
+"""Sets up the logging of servers: rotating files for operators, warnings on the terminal.
 
 Files have Apache's names (`namesrv.log`, `broker.log`) and are in `~/logs/rocketmqlogs`, or in `--log-dir` or
 TURBOPUMP_LOG_DIR; `-` means the terminal only, for containers.

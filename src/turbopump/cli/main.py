@@ -1,4 +1,4 @@
-"""The command line: finds the command, runs it, returns its exit status (0 done, 1 failed, 2 wrong usage).
+"""Runs the command line: finds the command, returns its exit status (0 done, 1 failed, 2 wrong usage).
 
 Only the module of that command is imported; `turbopump --help` needs none of them.
 """
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs one command under its own name: `mqbroker` is `turbopump broker`."""
+    """Runs one command under its own name, as `mqbroker` for `turbopump broker`; returns the exit status."""
     return exit_status(lambda: _run_as(name, program, arguments), program)
 
 
@@ -94,7 +94,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _explain(given: Sequence[str]) -> None:
-    """Exits with the version, the help, or an error."""
+    """Prints the version, the help, or an error about an unknown command, and exits."""
     parser = Overview(prog="turbopump")
     parser.add_argument("--version", action="version", version=f"turbopump {turbopump.__version__}")
     if given[0].startswith("-"):
@@ -146,7 +146,10 @@ def overview() -> str:
 
 
 def command_named(name: str) -> CommandModule:
-    """Imports the module of a command without garbage collection: saves a tenth of a server's start."""
+    """Imports and returns the module of a command, without garbage collection meanwhile.
+
+    That saves a tenth of a server's start.
+    """
     gc.disable()
     module = importlib.import_module(f"turbopump.cli.{name}")
     gc.freeze()

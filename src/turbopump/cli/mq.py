@@ -1,4 +1,4 @@
-"""Apache's commands `mqnamesrv`, `mqbroker`, `mqshutdown`, `mqadmin`, and its scripts for Java classes.
+"""Runs Apache's commands `mqnamesrv`, `mqbroker`, `mqshutdown`, `mqadmin`, and its scripts for Java classes.
 
 The scripts `runserver.sh`, `runbroker.sh` and `tools.sh` take the name of a Java class. `packaging/bin` has
 the installed files: shell and Python in one, so that `sh bin/mqbroker` works.
@@ -57,7 +57,7 @@ def tools() -> int:
 
 
 def run_class(program: str, words: Sequence[str]) -> int:
-    """Runs the command equivalent to a Java class: `tools.sh [JVM OPTIONS] CLASS [ARGUMENTS]`."""
+    """Runs the command for a Java class, `[JVM OPTIONS] CLASS [ARGUMENTS]`; returns the exit status."""
     jvm_options, rest = split_at_class(words)
     if not rest or rest[0] not in CLASSES:
         given = f"there is no class {rest[0]}" if rest else "a class is missing"

@@ -1,4 +1,4 @@
-"""`turbopump namesrv`, also called `mqnamesrv`: a name server in the foreground."""
+"""`turbopump namesrv`, also called `mqnamesrv`: runs a name server in the foreground."""
 
 import argparse
 import contextlib
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def addresses(text: str) -> str:
-    """Reads a list of name servers for argparse, as brokers accept it."""
+    """Reads a list of name servers for argparse, and returns it in the form that brokers accept."""
     try:
         return ADDRESSES.show(ADDRESSES.read(text))
     except NotAccepted:
@@ -75,7 +75,7 @@ def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
 
 
 async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:
-    """Starts a name server, pushes its stop on the stack, returns its port. `servers`: in this process."""
+    """Starts a name server, pushes its stop on the stack, returns its port; `servers` run in this process."""
     host = advertised("", config.bind_address, primary_local_address).address
     server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers, host)
     async with server_start.unknown_hosts_named(config.bind_address):

@@ -1,4 +1,4 @@
-"""`turbopump pipeline`: jobs on Spark over topics, stores and tables, from flags or a TOML file."""
+"""`turbopump pipeline`: runs jobs on Spark over topics, stores and tables, from flags or a TOML file."""
 
 import argparse
 import contextlib
@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _all_flags() -> list[JobFlag]:
-    """Returns the flags of all jobs, each once; a flag that the job of the file does not have is refused."""
+    """Returns the flags of all jobs, each once, for a job that is named only in a file.
+
+    A flag that this job does not have is refused.
+    """
     found: dict[str, JobFlag] = {}
     for job in JOBS.values():
         for flag in job.flags:
@@ -177,14 +180,14 @@ class SparkErrors:
                 self.show()
 
     def show(self) -> None:
-        """Prints the end of the kept output."""
+        """Writes the end of the kept output to the real stderr, and forgets it."""
         held, self._held = self._held, bytearray()
         os.write(self._target, held)
 
 
 @contextlib.contextmanager
 def spark_errors() -> Iterator[SparkErrors]:
-    """Redirects the stderr of processes started in the `with` block to a pipe."""
+    """Redirects stderr of processes started in the block to a pipe; shows its end if the block raises."""
     kept, (source, target) = os.dup(STDERR), os.pipe()
     errors = SparkErrors(source, kept)
     threading.Thread(target=errors.run, daemon=True).start()
@@ -216,6 +219,6 @@ def words_of(error: BaseException) -> str | None:
 
 
 def _stop_by_signal(stop: threading.Event) -> None:
-    """Makes Ctrl-C end a stream after the current batch."""
+    """Makes SIGINT and SIGTERM set `stop`, so that a stream ends after the current batch."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,4 @@
-"""`turbopump quickstart`: producer and consumer of RocketMQ's quick start, with the same topic and groups."""
+"""`turbopump quickstart`: runs the producer or consumer of RocketMQ's quick start, same topic and groups."""
 
 import argparse
 import asyncio
@@ -65,7 +65,7 @@ async def _run(
 
 
 async def produce(options: argparse.Namespace, admin: Admin) -> int:
-    """Sends messages one by one and prints each answer in a line."""
+    """Sends messages one by one and prints each answer in a line. Returns the exit status."""
     producer = admin.producer(PRODUCER_GROUP)
     failed = 0
     for number in range(options.count):
@@ -84,7 +84,7 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
 
 
 async def consume(options: argparse.Namespace, admin: Admin) -> int:
-    """Prints messages from the first on, until Ctrl-C, the limit, or a closed stdout."""
+    """Prints messages from the first on, until Ctrl-C, the limit or a closed stdout; returns exit status."""
     if options.count == 0:
         return 0
     enough = asyncio.Event()

@@ -29,17 +29,20 @@ ESCAPES = {r"\n": "\n", r"\t": "\t"}
 
 
 def show_line(body_limit: int) -> Show:
-    """Formats a message in one line: queue, offset, time, tag, keys, body. `body_limit` 0: the whole body."""
+    """Returns a function that formats a message as one line; `body_limit` 0 for the whole body."""
     return lambda record: line(record, body_limit)
 
 
 def show_json(body_limit: int) -> Show:
-    """Formats a message as a JSON object; `bodyCut` marks a truncated body."""
+    """Returns a function that formats a message as a JSON object; `bodyCut` marks a truncated body."""
     return lambda record: json.dumps(fields(record, body_limit))
 
 
 def show_format(text: str, body_limit: int) -> Show:
-    r"""The text with `{queue}`, `{properties[name]}` and so on filled in; `\n` is a line end, `\t` a tab."""
+    r"""Returns a function that fills a message's values into the text for `{queue}`, `{body}` and so on.
+
+    `{properties[name]}` is a property; `\n` is a line end, `\t` a tab. Raises CommandFailure for other names.
+    """
     for written, meant in ESCAPES.items():
         text = text.replace(written, meant)
     parts = _checked_parts(text)
@@ -183,7 +186,7 @@ class Condition:
 
 
 def _known_of(record: Record) -> bytes:
-    """Returns the property string for the filter, with the fields of the message; its properties win."""
+    """Returns a message's fields and properties as a property string for the filter; properties win."""
     own = record.property_map()
     known = {
         "queue": str(record.queue_id),

@@ -17,13 +17,13 @@ CLASSES = {"broker": ".BrokerStartup", "namesrv": ".NamesrvStartup"}
 
 
 def running(role: str, proc: Path = Path("/proc")) -> list[int]:
-    """Returns the process ids of servers in this role, except this process."""
+    """Returns the process ids of running servers in this role (broker, namesrv), except this process."""
     processes = _from_proc(proc) if proc.is_dir() else _from_ps()
     return sorted(pid for pid, words in processes if pid != os.getpid() and plays(role, words))
 
 
 def plays(role: str, words: list[str]) -> bool:
-    """Tells whether a command line is a server: `python .../mqbroker -c x`, `turbopump broker` and so on."""
+    """Tells whether a command line runs a server in this role: `python .../mqbroker -c x` and so on."""
     if words and os.path.basename(words[0]).lower().startswith("python"):
         words = _without_interpreter(words)
     if not words:

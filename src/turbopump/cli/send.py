@@ -92,7 +92,7 @@ def messages_of(options: argparse.Namespace, now_ms: int) -> list[Message]:
 
 
 def lines_of(body: bytes) -> Iterator[bytes]:
-    """Returns lines without their ends. Skips and counts empty ones, since brokers refuse empty messages."""
+    """Yields lines without their ends; skips empty ones with a warning, since brokers refuse them."""
     lines = body.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -113,7 +113,7 @@ def delivery_ms(at: str, now_ms: int) -> int:
 
 
 async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) -> int:
-    """Sends messages one by one, in order; stops at the first failure."""
+    """Sends messages one by one, in order; raises the first failure. Returns the exit status."""
     status, sent = 0, 0
     async with connect.connected(options.namesrv) as here:
         # A random salt distinguishes runs: processes with the same address and perhaps the same pid.
@@ -155,7 +155,7 @@ def queue_among(queues: Sequence[MessageQueue], wanted: tuple[str, int]) -> Mess
 
 
 def body_of(word: str) -> bytes:
-    """Returns the bytes of the body as given, text or not."""
+    """Returns the bytes of the given body, which may be text or not; for `-` those of stdin."""
     if word != "-":
         return os.fsencode(word)
     if sys.stdin is None:

@@ -19,22 +19,28 @@ StartPosition = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
 
 
 def serve(start: StartPosition) -> int:
+    """Runs servers that `start` starts and pushes on a stack, until a signal; returns the exit status."""
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(start))
 
 
 def raise_descriptor_limit() -> None:
-    """Raises the soft limit of descriptors, 1024 in most shells: a broker has many queues and clients."""
+    """Raises this process's soft limit of file descriptors to the hard limit, if allowed.
+
+    It is 1024 in most shells, and a broker has many queues and clients.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS reports an infinite hard limit and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def look_for_garbage_less_often() -> None:
-    """Makes garbage collection rare: with the usual 700 allocations it costs a tenth of a message of 1 KiB.
+    """Makes garbage collection rare, and exempts the objects of the start from it.
 
-    Objects of the start stay, and messages make no reference cycles."""
+    With the usual 700 allocations it costs a tenth of a message of 1 KiB. Objects of the start stay, and
+    messages make no reference cycles.
+    """
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER, 20, 100)
 

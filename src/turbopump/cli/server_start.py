@@ -1,4 +1,4 @@
-"""Start of servers: the check that they serve, errors about hosts, and pages over HTTP."""
+"""Helps to start servers: checks that they serve, names unknown hosts, and starts pages over HTTP."""
 
 import argparse
 import contextlib
@@ -37,7 +37,7 @@ def port(text: str) -> int:
 
 
 async def check_serving(host: str, port: int, code: RequestCode) -> None:
-    """Checks that the server answers a request, before a ready line is printed; any answer is good."""
+    """Raises CommandFailure unless the server answers a request; any answer is good."""
     client = Client(SystemNetwork(), SystemClock())
     try:
         await client.call(address(host, port), request(code), PROOF_TIMEOUT_S)
@@ -49,7 +49,7 @@ async def check_serving(host: str, port: int, code: RequestCode) -> None:
 
 @contextlib.asynccontextmanager
 async def unknown_hosts_named(*hosts: str) -> AsyncIterator[None]:
-    """Names the unknown host if a start fails: the resolver's error does not say which one it is."""
+    """Makes a start that fails to resolve a host raise CommandFailure that names the unknown host."""
     try:
         yield
     except (socket.gaierror, UnicodeError):
@@ -75,7 +75,7 @@ def address(host: str, port: int) -> str:
 async def start_pages(
     stack: contextlib.AsyncExitStack, pages: Mapping[str, Page], host: str, port: int
 ) -> int:
-    """Starts the pages, pushes their stop on the stack, returns the port; -1 if there is none."""
+    """Starts an HTTP server for pages, pushes its stop on the stack, returns its port; -1 if turned off."""
     if port == NO_PAGES:
         return NO_PAGES
     server = HttpServer(pages, SystemNetwork())

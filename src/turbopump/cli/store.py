@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def store_in(directory: str) -> str:
-    """Returns the store directory, or the store below a data directory of `turbopump up`."""
+    """Returns the directory, or its subdirectory `store`, whichever has a commit log; else CommandFailure."""
     for candidate in (directory, os.path.join(directory, "store")):
         if os.path.isdir(os.path.join(candidate, "commitlog")):
             return candidate

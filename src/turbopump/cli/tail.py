@@ -95,7 +95,7 @@ def shown_by(options: argparse.Namespace) -> Show:
 
 
 def chosen(where: Wanted, take: Take) -> Take:
-    """Yields the messages that match; skips the others."""
+    """Returns a function that passes messages that match `where` to `take`, and skips the others."""
     return lambda record, queue: take(record, queue) if where(record) else True
 
 
@@ -106,7 +106,7 @@ def _until_enough(options: argparse.Namespace, take: Take) -> None:
 
 @contextlib.contextmanager
 def kept(path: str, printer: "Printer") -> Iterator[Take]:
-    """Prints and writes messages. The file has all messages read so far, even if reading fails."""
+    """Yields a function that prints messages and writes them to a file, which is complete in any case."""
     keeping = _keeping(path)
 
     def take(record: Record, queue: MessageQueue) -> bool:
@@ -168,7 +168,7 @@ def notice(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Position at which to begin in each queue: an end of it, an offset, or a time."""
+    """Where reading begins in each queue: at its first or last message, at an offset, or at a time."""
 
     end: str = ""
     offset: int = 0

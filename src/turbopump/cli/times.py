@@ -1,4 +1,4 @@
-"""Parses points in time: `turbopump.runtime.times`, in local time, with a note about the zone."""
+"""Parses points in time given as options: local time unless they name a zone, which is noted on stderr."""
 
 from datetime import datetime
 
@@ -11,7 +11,10 @@ WHEN = "a time (2026-11-01T12:00, local, or with a zone: 2026-11-01T12:00Z) or a
 
 
 def point_in_time(text: str, now_ms: int, name: str, otherwise: str = "") -> int:
-    """Returns milliseconds since 1970. `otherwise`: other words that the option accepts."""
+    """Parses the time given for option `name` to ms since 1970. Raises CommandFailure.
+
+    `otherwise`: other words that the option accepts. A time without a zone is local, as stderr notes.
+    """
     try:
         found = times.parse_time(text, now_ms, name, local=True)
     except (ValueError, OverflowError) as error:

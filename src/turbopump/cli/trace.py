@@ -1,4 +1,4 @@
-"""`turbopump trace`: the path of one message, from the records of clients in the trace topic.
+"""`turbopump trace`: prints the path of one message, from the records of clients in the trace topic.
 
 In: records of the trace topic about the message. Out: producer, storage, deliveries to groups, their times
 and results. Nothing is guessed: only what clients recorded is shown.
@@ -73,7 +73,7 @@ async def traced_records(admin: Admin, topic: str, message_id: str) -> list[Trac
 
 @dataclass(frozen=True, slots=True)
 class TracedDelivery:
-    """One delivery of the message to a group."""
+    """One delivery of the traced message to a consumer group: when, how long, with which result."""
 
     group: str | None
     host: str
@@ -97,7 +97,7 @@ class MessagePath:
     """Ends of its transaction."""
 
     def lines(self) -> Iterator[str]:
-        """Formats the path for a terminal."""
+        """Yields the lines that show the path on a terminal."""
         yield printable(self._title())
         for one in self.sends:
             yield printable(f"{moment(one.trace.time_ms)}  {_sent(one)}")
@@ -155,7 +155,7 @@ class MessagePath:
 
 
 def path_of(message_id: str, records: Iterable[TracedRecord]) -> MessagePath:
-    """Builds the path, in order of time. Joins the records before and after a delivery by request id."""
+    """Returns the path in order of time; joins records before and after a delivery by request id."""
     path = MessagePath(message_id)
     begins: dict[str | None, TracedRecord] = {}
     results: dict[str | None, TracedRecord] = {}

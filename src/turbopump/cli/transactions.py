@@ -149,7 +149,7 @@ def _document(half: MessageExt) -> dict[str, object]:
 
 
 async def _resume(options: argparse.Namespace, admin: Admin) -> int:
-    """Resumes expired transactions; reports and skips those that are open or have ended."""
+    """Makes brokers check expired transactions again; reports open and ended ones. Returns exit status."""
     wanted, failed = set(options.id), 0
     async for half in admin.transactions.expired():
         ids = {half.message_id, half.offset_message_id}

@@ -1,4 +1,4 @@
-"""`turbopump up`: name server and broker in one process, everything under one directory.
+"""`turbopump up`: runs name server and broker in one process, with everything under one directory.
 
 Prints addresses, the data directory, the meaning of an acknowledgement, and three commands to try.
 """
@@ -92,7 +92,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def start_demo(stack: contextlib.AsyncExitStack, name_server: str, data: str) -> None:
-    """Starts the demo in its own process, which ends before the servers; imports nothing heavy here."""
+    """Starts the demo as a process of its own, and pushes its stop on the stack.
+
+    The demo ends before the servers. Nothing heavy is imported here.
+    """
     print(flush=True)
     command = [sys.executable, "-m", "turbopump.pipelines.demo", name_server, data]
     demo = await asyncio.create_subprocess_exec(*command, start_new_session=True)
@@ -108,7 +111,7 @@ async def start_demo(stack: contextlib.AsyncExitStack, name_server: str, data: s
 def flags_of(
     options: argparse.Namespace, data: str, in_file: set[str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the given flags, and defaults of this command for keys not in file and environment."""
+    """Returns broker settings from flags, and defaults of `up` for keys not in file and environment."""
     defaults = {
         "storePathRootDir": os.path.join(data, "store"),
         "bindAddress": HERE_ONLY,
@@ -143,7 +146,7 @@ def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
 
 
 def host_for_others(host: str, broker: Broker) -> str:
-    """Returns the host of the name server for others; the broker knows the address of the machine."""
+    """Returns the name server's host for other machines; the broker's where `host` is any address."""
     return broker.address.rpartition(":")[0] if host in ANYWHERE else host
 
 
