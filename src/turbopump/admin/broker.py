@@ -42,7 +42,7 @@ async def broker_status(call: Call) -> None:
 
 
 async def addresses_in(call: Call, cluster: str | None, masters_only: bool = False) -> list[str]:
-    """Returns the addresses of all brokers of a cluster, or of all clusters."""
+    """Returns the addresses of all brokers, or masters only, of a cluster or of all clusters."""
     layout = await call.admin.clusters.layout()
     brokers = layout.of_cluster(cluster) if cluster else layout.brokers
     return [broker.address for broker in brokers if broker.id == MASTER_ID or not masters_only]
@@ -72,7 +72,7 @@ async def get_broker_config(call: Call) -> None:
 
 
 async def titles_in(call: Call, cluster: str | None) -> dict[str, str]:
-    """Returns addresses with their headings, each master before its slaves."""
+    """Returns a heading per broker address of a cluster, which says whether it is a master or a slave."""
     assert cluster is not None, "one of -b and -c was given"
     brokers = (await call.admin.clusters.layout()).of_cluster(cluster)
     masters = {broker.name: broker.address for broker in brokers if broker.id == MASTER_ID}
@@ -89,7 +89,7 @@ def config_lines(config: dict[str, str]) -> list[str]:
 
 
 async def update_broker_config(call: Call) -> None:
-    """Changes a setting; brokers of a cluster that refuse are named, the others are changed."""
+    """Runs `updateBrokerConfig`: changes a setting; goes on when a broker of a cluster refuses."""
     change = {call.given[KEY]: call.given[VALUE]}
     broker = call.given[UPDATED_BROKER]
     if broker:
@@ -133,7 +133,7 @@ async def delete_expired_commit_log(call: Call) -> None:
 
 
 async def upkeep(call: Call, cluster: str | None, work: Upkeep) -> None:
-    """Runs a cleaning on one broker, on all of a cluster, or on all."""
+    """Runs the cleaning `work` on one broker, on all of a cluster, or on all; then prints success."""
     broker = call.given[BROKER]
     addresses = [broker] if broker else await addresses_in(call, cluster)
     for address in addresses:

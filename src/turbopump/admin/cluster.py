@@ -37,7 +37,7 @@ MORE_STATS = TextTable(
 
 
 async def cluster_list(call: Call) -> None:
-    """Lists brokers; with an interval repeatedly, as one JSON document each time."""
+    """Runs `clusterList`: lists brokers; with an interval repeatedly, one JSON document each time."""
     interval_s = call.given[INTERVAL]
     if interval_s is None:
         await show_cluster(call)
@@ -66,7 +66,7 @@ def wanted(layout: Layout, cluster: str | None) -> Sequence[BrokerAt]:
 
 
 async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
-    """Returns the runtime figures of a broker; none if it does not answer: its row stays without figures."""
+    """Returns the runtime figures of a broker; empty, with a warning, if it does not answer."""
     try:
         return await call.admin.brokers.figures(broker.address)
     except (Unreachable, Refused) as error:
@@ -104,7 +104,7 @@ class BrokerLoad(msgspec.Struct, rename="camel"):
 
 
 class LoadFigures:
-    """The load figures of one broker, as a row and as a document."""
+    """The load figures of one broker in clusterList, as a row of text and as a document."""
 
     def __init__(self, broker: BrokerAt, figures: dict[str, str], now_ms: int) -> None:
         self._broker = broker
@@ -179,7 +179,7 @@ class LoadFigures:
         )
 
     def _out_tps(self) -> float:
-        """Returns the rate of gets, whose key differs between 4.9 and 5.0."""
+        """Returns the rate of messages read, whose key differs between 4.9 and 5.0."""
         return self._rate("getTransferredTps" if "getTransferredTps" in self._figures else "getTransferedTps")
 
     def _queue(self, kind: str, absent: str = "") -> str:
@@ -187,7 +187,7 @@ class LoadFigures:
         return f"{size},{self._figures.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', absent)}ms"
 
     def _rate(self, key: str) -> float:
-        """Returns the first number of `10.0 20.0 30.0`: the rate of the last ten seconds."""
+        """Returns the first number of a figure such as `10.0 20.0 30.0`: the rate of the last ten seconds."""
         words = self._figures.get(key, "").split()
         try:
             return float(words[0]) if words else 0.0
@@ -219,7 +219,7 @@ BEIJING = timezone(timedelta(hours=8))  # the time zone of Apache's log format, 
 
 
 class SendTime(msgspec.Struct, rename="camel"):
-    """The average send time of one broker, in the JSON of clusterRT."""
+    """The average send time of one broker in ms, in the JSON of clusterRT."""
 
     cluster: str
     broker_name: str
@@ -229,7 +229,7 @@ class SendTime(msgspec.Struct, rename="camel"):
 
 
 async def cluster_rt(call: Call) -> None:
-    """Measures send times until Ctrl-C, one JSON document per round."""
+    """Runs `clusterRT`: measures send times until Ctrl-C, one JSON document per round."""
     producer = call.admin.producer(GROUP)
     brokers = wanted(await call.admin.clusters.layout(), call.given[SEND_TO])
     names = sorted({(broker.cluster, broker.name) for broker in brokers})
@@ -243,7 +243,7 @@ async def cluster_rt(call: Call) -> None:
 
 
 async def send_time(call: Call, producer: Sender, cluster: str, broker: str) -> SendTime:
-    """Sends messages to the topic with the broker's name; does not count the first send, which connects."""
+    """Measures sends to the topic with the broker's name; the first, which connects, is not averaged."""
     message = Message(broker, b"a" * call.given[SIZE])
     amount = call.given[AMOUNT]
     sends = [await timed(call.admin.clock, producer.send(message)) for _ in range(amount)]

@@ -1,4 +1,4 @@
-"""`AdminCommand`: a row of the table of commands; `Call`: the argument of its function."""
+"""Defines `AdminCommand`, a row of the table of commands, and `Call`, the argument of its function."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AdminCommand:
-    """One command: name, summary, function and options."""
+    """One command of mqadmin: name, summary, function and options."""
 
     name: str
     summary: str
@@ -49,12 +49,12 @@ class AdminCommand:
 
 
 class CommandFailed(Exception):
-    """The command failed; the text is the line to print."""
+    """A command failed; the text is the line to print."""
 
 
 @contextlib.contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Makes Ctrl-C the normal end of a command that runs until it is interrupted."""
+    """Ends the block normally on Ctrl-C, for a command that runs until it is interrupted."""
     with contextlib.suppress(asyncio.CancelledError):
         yield
 
@@ -86,7 +86,7 @@ def _names(option: CommandOption[Any]) -> str:
 
 
 def _in_usage(option: CommandOption[Any], command: AdminCommand) -> str:
-    """Returns an option for the usage line; a choice is shown at its first member."""
+    """Returns an option for the usage line; a choice at its first member, an empty text at others."""
     members = command.one_of or command.any_of
     if option in members:
         first = min(members, key=lambda member: member.short)

@@ -1,4 +1,4 @@
-"""The table of all commands, by area."""
+"""The table of all commands of mqadmin, by area."""
 
 from turbopump.admin import (
     broker,

@@ -57,7 +57,10 @@ ATTRIBUTES = optional("", "attributes", "attribute(+a=b,+c=d,-e)", pairs_of_chan
 
 
 async def update_group(call: Call) -> None:
-    """Creates or changes a group. As Apache's: options not given are set to defaults, two of them `false`."""
+    """Runs `updateSubGroup`: creates or changes a group; options that are not given get defaults.
+
+    That is as Apache's does; two of the defaults are `false`.
+    """
     given = call.given
     changes: dict[str, str] | None = given[ATTRIBUTES]
     config = SubscriptionGroupConfig(
@@ -115,7 +118,7 @@ REMOVE_OFFSETS = defaulting("r", "removeOffset", "remove offset", boolean, False
 
 
 async def delete_group(call: Call) -> None:
-    """Deletes a group; from a cluster together with its retry and dead-letter topics."""
+    """Runs `deleteSubGroup`: deletes a group; from a cluster also its retry and dead-letter topics."""
     group, broker, cluster = call.given[DELETED], call.given[FROM_BROKER], call.given[FROM_CLUSTER]
     addresses = [broker] if broker else await masters(call.admin, cluster)
     where = "" if broker else f" in cluster [{cluster}]"
@@ -136,7 +139,7 @@ CONFIG_OF = required("g", "groupName", "subscription group name", text)
 
 
 async def group_config(call: Call) -> None:
-    """Prints the configuration of a group, one block per broker that has it."""
+    """Runs `getConsumerConfig`: prints a group's configuration, one block per broker that has it."""
     group = call.given[CONFIG_OF]
     documents, lines = [], []
     for broker in (await call.admin.clusters.layout()).brokers:

@@ -1,4 +1,4 @@
-"""`consumerProgress`: the offsets of a group in each queue, or one line per group."""
+"""`consumerProgress`: prints the offsets of a group in each queue, or one line per group."""
 
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ async def consumer_progress(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """The offsets of a group in one queue."""
+    """The offsets of a group in one queue, and the client that has the queue."""
 
     queue: MessageQueue
     offsets: OffsetWrapper
@@ -64,7 +64,7 @@ class QueueProgress:
 
     @property
     def in_flight(self) -> int:
-        """Number of messages pulled and not committed; brokers before 5.0 do not record pulls."""
+        """Number of messages pulled and not committed; 0 for brokers before 5.0, which record no pulls."""
         pulled = self.offsets.pullOffset
         return 0 if pulled is None else pulled - self.offsets.consumerOffset
 
@@ -140,7 +140,7 @@ async def progress_of_all(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One group in the list of all groups."""
+    """One group in the list of all groups: members, version, rate and lag."""
 
     group: str
     count: int = 0
@@ -152,7 +152,7 @@ class GroupSummary:
 
 
 async def summary_of(admin: Admin, group: str) -> GroupSummary:
-    """Returns the available figures of a group, which may be stopped or have consumed nothing."""
+    """Returns the figures of a group; zeros where it is stopped or has consumed nothing."""
     tps, diff = 0.0, 0
     try:
         stats = await admin.groups.progress(group)

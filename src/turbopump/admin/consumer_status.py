@@ -1,4 +1,4 @@
-"""`consumerStatus`: the state of the members of a group."""
+"""`consumerStatus`: prints the state of the members of a group."""
 
 from typing import Any
 
@@ -63,7 +63,10 @@ async def status_of_members(call: Call, group: str, members: list[bodies.Connect
 
 
 def save_status(call: Call, now_ms: int, client_id: str, info: ConsumerRunningInfo) -> str:
-    """Writes a file below the working directory, as Apache; escapes client ids that are no file names."""
+    """Writes the state of a member to the file `now_ms/client_id`, and returns that path.
+
+    It is below the working directory, as Apache's; a slash in the client id is replaced.
+    """
     path = f"{now_ms}/{client_id.replace('/', '_')}"
     call.disk.make_dirs(str(now_ms))
     call.disk.write(path, "\n".join([*running_lines(info), ""]).encode(), sync=False)
@@ -71,7 +74,10 @@ def save_status(call: Call, now_ms: int, client_id: str, info: ConsumerRunningIn
 
 
 def same_subscriptions(found: dict[str, ConsumerRunningInfo], now_ms: int) -> bool:
-    """Compares members that run for two minutes or more: before, a change may not have arrived."""
+    """Tells whether all members that run for more than two minutes have the same subscriptions.
+
+    Before, a change may not have arrived.
+    """
     seen = {
         frozenset((one.topic, one.subString, one.expressionType) for one in info.subscriptionSet)
         for info in found.values()

@@ -35,7 +35,7 @@ def group_text(config: SubscriptionGroupConfig) -> str:
 
 
 def group_value(config: SubscriptionGroupConfig, name: str) -> str:
-    """Formats a value of a group; empty if it is absent."""
+    """Formats one field of a group's configuration as text; empty if it is absent."""
     value = getattr(config, name)
     match value:
         case None:
@@ -166,7 +166,7 @@ def pop_text(held: bodies.PopProcessQueueInfo) -> str:
 
 
 def troubles(client_id: str, info: ConsumerRunningInfo, now_ms: int) -> list[str]:
-    """Describes queues of a push consumer that do not progress."""
+    """Returns a line for each queue of a push consumer that does not progress."""
     if info.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
         return []
     is_orderly = info.properties.get("PROP_CONSUMEORDERLY") == "true"

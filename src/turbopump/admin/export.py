@@ -90,7 +90,7 @@ def name_of(call: Call) -> str:
 async def sums(
     admin: Admin, addresses: Iterable[str], special: bool
 ) -> tuple[dict[str, TopicConfig], dict[str, SubscriptionGroupConfig]]:
-    """Merges topics and groups of all brokers; adds up their queues."""
+    """Returns the topics and the groups of all brokers by name, with their queues added up."""
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:
@@ -131,7 +131,7 @@ async def export_configs(call: Call) -> None:
 
 
 class Rates(msgspec.Struct, rename="camel"):
-    """Messages per second."""
+    """Messages per second of a broker in exportMetrics: normal in and out, transactional, delayed."""
 
     normal_in_tps: float = 0.0
     normal_out_tps: float = 0.0
@@ -140,7 +140,7 @@ class Rates(msgspec.Struct, rename="camel"):
 
 
 class DayCounts(msgspec.Struct, rename="camel"):
-    """Messages of a day."""
+    """Messages of a day at a broker in exportMetrics: normal in and out, transactional, delayed."""
 
     normal_one_day_in_num: int = 0
     normal_one_day_out_num: int = 0
@@ -149,7 +149,7 @@ class DayCounts(msgspec.Struct, rename="camel"):
 
 
 class Quota(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Disk use, rates and sizes of a broker."""
+    """Disk use, rates, and numbers of topics and groups of a broker in exportMetrics."""
 
     disk_ratio: dict[str, str]
     tps: Rates
@@ -219,7 +219,7 @@ async def put_stats(admin: Admin, address: str, topic: str) -> BrokerStatsData:
 
 
 async def clients_of(admin: Admin, groups: Iterable[str]) -> list[str]:
-    """Returns languages and versions of the online consumers."""
+    """Returns `language%version` of all connected consumers of these groups, each once."""
     found: set[str] = set()
     for group in groups:
         try:

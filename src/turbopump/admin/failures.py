@@ -20,7 +20,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def line_of(error: Refused | OSError) -> str:
-    """Returns the refusing server, if known, and the reason, without Apache's line of advice."""
+    """Returns one line about an error: the refusing server, if known, or the file, and the reason."""
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     who = next(iter(getattr(error, "__notes__", ())), "refused")

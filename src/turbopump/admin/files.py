@@ -1,4 +1,4 @@
-"""Files that a user passes to a command."""
+"""Reads files that a user passes to a command."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def listed(disk: Disk, path: str, kind: type[T]) -> list[T]:
-    """Returns the items of a JSON array. Raises CommandFailed if it is empty, OSError without a file."""
+    """Returns the items of a file's JSON array. Raises CommandFailed if empty or malformed; OSError."""
     try:
         found: list[T] = bodies.decode(list[kind], disk.read(path))  # type: ignore[valid-type]
     except BrokenBody as error:

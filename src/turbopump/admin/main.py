@@ -30,7 +30,7 @@ DEFAULT_ADDRESS = "127.0.0.1:9876"
 
 @dataclass(frozen=True, slots=True)
 class AdminEnvironment:
-    """Network, clock, disk, variables and output of one call."""
+    """Network, clock, disk, environment variables and output of one call of `mqadmin`."""
 
     network: Network
     clock: Clock
@@ -84,7 +84,7 @@ async def _run(words: Sequence[str], environment: AdminEnvironment) -> None:
 
 
 def find(name: str) -> AdminCommand:
-    """Returns the command with this name, in any case. Raises UsageError."""
+    """Returns the command with this name, in any case. Raises UsageError; CommandFailed if unsupported."""
     if name.lower() in UNSUPPORTED:
         raise CommandFailed(UNSUPPORTED[name.lower()])
     command = BY_NAME.get(name.lower())

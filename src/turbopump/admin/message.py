@@ -58,7 +58,7 @@ async def query_by_id(call: Call) -> None:
 
 
 async def find(call: Call, message_id: str) -> MessageExt:
-    """Finds a message by id. Without a topic, as in 4.9, only an id that contains the log offset works."""
+    """Finds a message by id; without a topic, as in 4.9, only by an id that contains the log offset."""
     topic = call.given[TOPIC_OF_ID]
     if topic:
         return await call.admin.messages.find(topic, message_id)
@@ -66,7 +66,7 @@ async def find(call: Call, message_id: str) -> MessageExt:
 
 
 async def push(call: Call, messages: Sequence[MessageExt]) -> None:
-    """Makes the client consume each message now."""
+    """Makes the client that options name consume each message now, and prints the results."""
     group, client_id = call.given[CONSUMER_GROUP], call.given[CLIENT_ID]
     assert group is not None
     assert client_id is not None
@@ -117,7 +117,7 @@ def copy_of(message: MessageExt, topic: str | None = None) -> Message:
 async def show_messages(
     call: Call, messages: Sequence[MessageExt], lines: Callable[[MessageExt], list[str]]
 ) -> None:
-    """Prints each message with its body in a file, and its state in each group."""
+    """Prints each message and its state in each group; as text also saves its body to a file."""
     documents = []
     body_format = call.given[BODY_FORMAT]
     for position, message in enumerate(messages):
@@ -139,7 +139,10 @@ async def show_messages(
 
 
 def save_body(call: Call, message: MessageExt, copy: int) -> str:
-    """Writes the body to a file; escapes the message id, which a sender can choose freely."""
+    """Writes the body to a file named after the message id, and returns its path.
+
+    A sender can choose the id freely: one that is not a safe file name is replaced by the offset message id.
+    """
     name = message.message_id if FILE_NAME.fullmatch(message.message_id) else message.offset_message_id
     path = f"{BODY_DIRECTORY}/{name}" + (f"_{copy}" if copy else "")
     call.disk.make_dirs(BODY_DIRECTORY)
@@ -218,7 +221,7 @@ async def query_by_key(call: Call) -> None:
 
 
 def index_key(message: MessageExt, topic: str, key: str) -> str:
-    """Returns the index key that 5.5's tool shows: the start of the next page."""
+    """Returns the index key that 5.5's tool prints, from which the next page of a query starts."""
     hour = message.store_timestamp // HOUR_MS * HOUR_MS
     return f"{hour}@{topic}@K@{key}@{message.message_id}@{message.record.physical_offset}"
 

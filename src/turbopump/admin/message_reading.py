@@ -61,7 +61,7 @@ def ended_line(queue: MessageQueue, result: PullResult) -> str:
 async def bounds(
     call: Call, queue: MessageQueue, begin: GivenTime | None, end: GivenTime | None
 ) -> tuple[int, int]:
-    """Returns the first and last offset of a queue, or those of a time window."""
+    """Returns a queue's first offset and the one after its last, or the offsets at the given times."""
     puller, now = call.admin.messages.puller, call.admin.clock.now_ms
     first = await (puller.offset_at(queue, begin.ms(now)) if begin else puller.min_offset(queue))
     last = await (puller.offset_at(queue, end.ms(now)) if end else puller.max_offset(queue))
@@ -69,7 +69,7 @@ async def bounds(
 
 
 async def whole_window(call: Call, queue: MessageQueue, last: int) -> int:
-    """Returns the offset at which to stop reading.
+    """Returns the offset before which to stop reading: `last`, or one more if its message is wanted.
 
     A broker of 4.x answers with the nearest message, which may be the last of the window; later ones with the
     first message behind it.
@@ -125,7 +125,7 @@ COUNT = defaulting("c", "MessageNumber", "Number of message to be consumed", num
 
 
 async def consume_messages(call: Call) -> None:
-    """Prints the oldest messages of a topic or of one queue, up to a number. Commits no offset."""
+    """Runs `consumeMessage`: prints the oldest messages of a topic or queue. Commits no offset."""
     check_reading(call)
     given = call.given
     topic, broker, queue_id, offset = (

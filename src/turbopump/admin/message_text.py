@@ -37,7 +37,7 @@ def document(message: MessageExt) -> dict[str, object]:
 
 
 def body_fields(message: MessageExt) -> dict[str, str]:
-    """Returns `body` for text, else `bodyBase64`: the bytes can be restored from either."""
+    """Returns `body` for text, else `bodyBase64`, as JSON fields from which the bytes can be restored."""
     try:
         body = message.body
     except BrokenBody as error:
@@ -46,7 +46,7 @@ def body_fields(message: MessageExt) -> dict[str, str]:
 
 
 def detail_lines(message: MessageExt, with_offset_id: bool = True) -> list[str]:
-    """Returns the lines that queries for one message print."""
+    """Returns the lines about a message that `queryMsgById` and similar commands print."""
     record = message.record
     rows = {
         "OffsetID:": message.offset_message_id,
@@ -106,7 +106,7 @@ def _inner_text(message: MessageExt, record: Record) -> str:
 
 
 def shown_body(message: MessageExt, charset: str = "utf-8") -> str:
-    """Returns the body as one line of text for a terminal."""
+    """Returns the body as one line of text for a terminal, decoded by `charset`."""
     return body_text.body_text(plain_body(message), charset)
 
 

@@ -23,7 +23,7 @@ RULE = "=" * 41
 
 @dataclass(frozen=True, slots=True)
 class UndoneMessages:
-    """The lag of a group in one topic."""
+    """The lag of a group in one topic: in messages, in its longest queue, and in ms."""
 
     consumerGroup: str  # noqa: N815
     topic: str
@@ -37,9 +37,9 @@ class UndoneMessages:
 
 
 async def start_monitoring(call: Call) -> None:
-    """Prints the lag of all groups every minute.
+    """Runs `startMonitoring`: prints lagging groups and stuck members every minute, until Ctrl-C.
 
-    Apache's brokers also send a message when they move a group's offset; that is not read here.
+    Also prints the messages that Apache's brokers send when they move a group's offset.
     """
 
     admin = call.admin
@@ -81,7 +81,7 @@ async def one_round(call: Call) -> None:
 
 
 async def undone_of(call: Call, group: str) -> list[UndoneMessages]:
-    """Returns the lag of a group that has members; stopped groups are left out."""
+    """Returns the lag of a group in each topic. Raises NotFound or Refused for a group without members."""
     await call.admin.connections.consumers(group)
     by_topic: dict[str, dict[MessageQueue, OffsetWrapper]] = {}
     for wire, offsets in (await call.admin.groups.progress(group)).offsetTable.items():
@@ -95,7 +95,7 @@ async def undone_of(call: Call, group: str) -> list[UndoneMessages]:
 
 
 async def delay_ms(call: Call, queue: MessageQueue, at: OffsetWrapper) -> int:
-    """Returns the time between the newest message of the queue and the last one consumed."""
+    """Returns the ms between the newest message of a queue and the last one consumed; 0 if unknown."""
     if at.lastTimestamp <= 0 or at.brokerOffset <= 0:
         return 0
     try:

@@ -31,7 +31,7 @@ OFFSET = optional("o", "offset", "Expect queue offset, not support old version b
 
 
 async def reset_by_time(call: Call) -> None:
-    """Resets offsets through the brokers, or queue by queue for a stopped group of old brokers."""
+    """Runs `resetOffsetByTime`: resets through brokers, or queue by queue for a stopped group of old ones."""
     broker, queue_id = call.given[BROKER], call.given[QUEUE]
     if broker is not None and queue_id is not None and queue_id >= 0:
         await reset_one_queue(call, broker, queue_id)
@@ -129,7 +129,7 @@ OFFLINE = optional("o", "offline", "the group or the topic is offline", text)
 
 
 async def clone(call: Call) -> None:
-    """Copies offsets of this topic only; Apache's tool copies every topic of the group."""
+    """Runs `cloneGroupOffset`: copies offsets of this topic only; Apache's tool copies every topic."""
     source, target, topic = call.given[SOURCE], call.given[TARGET], call.given[TOPIC]
     cloned = await call.admin.offsets.clone(source, target, topic)
     line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"

@@ -48,7 +48,7 @@ def text(word: str) -> str:
 
 
 def host_port(word: str) -> str:
-    """Reads the `host:port` of a server."""
+    """Returns the `host:port` of a server without outer spaces. Raises ValueError."""
     try:
         split_address(word.strip())
     except ValueError:
@@ -87,7 +87,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 
 def pairs_of_changes(word: str) -> dict[str, str]:
-    """Reads changes of attributes: `+name=value` sets one, `-name` removes it, separated by commas."""
+    """Reads changes of attributes, `+name=value` to set, `-name` to remove, as name with sign → value."""
     changes = {}
     for part in word.strip().split(","):
         name, _, value = part.strip().partition("=")
@@ -171,7 +171,7 @@ class _Names:
                 self._by_name[option.short] = option
 
     def resolve(self, word: str) -> list[tuple[CommandOption[Any], str | None]]:
-        """Returns the options in a word with a dash, with the value that is part of the word."""
+        """Returns the options that a word such as `--topic=T` or `-am` names, each with its value or None."""
         name, has_value, value = word.lstrip("-").partition("=")
         exact = self._by_name.get(name)
         if exact is not None:
@@ -186,7 +186,7 @@ class _Names:
         raise UsageError(f"there is no option {word}" if not begun else f"{word} matches several options")
 
     def _attached(self, letters: str) -> list[tuple[CommandOption[Any], str | None]]:
-        """Splits `-torders` into -t with a value, `-am` into two flags."""
+        """Splits `-torders` into -t with a value, `-am` into two flags; returns [] if that fails."""
         first = self._by_name.get(letters[:1])
         if first is None:
             return []

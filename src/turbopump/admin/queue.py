@@ -1,4 +1,4 @@
-"""`queryCq`: entries of a consume queue."""
+"""`queryCq`: prints entries of a consume queue."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Output of commands: text as Apache's mqadmin prints it, or one JSON document.
+"""Prints the output of commands: text as Apache's mqadmin prints it, or one JSON document.
 
 `Output.show(value, lines)` takes both forms. Columns are Java's printf formats, which Python's `%` supports.
 """
@@ -17,7 +17,7 @@ from turbopump.protocol.body_text import printable, printable_json
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """Headings and rows in columns: `TextTable("%-16s %8s", ("#Topic", "#Count"))`."""
+    """Formats headings and rows in columns: `TextTable("%-16s %8s", ("#Topic", "#Count"))`."""
 
     form: str
     headings: tuple[str, ...]
@@ -52,7 +52,7 @@ def java_number(value: float) -> str:
 
 
 def front(text: str, length: int) -> str:
-    """Returns the first characters of a text that fit into a column."""
+    """Returns the first `length` characters of a text, those that fit into a column."""
     return text[:length]
 
 
@@ -100,7 +100,7 @@ class Output:
 
     @contextlib.contextmanager
     def items(self) -> Iterator[Callable[[object, Iterable[str]], None]]:
-        """Prints items one by one, for answers too long to hold; as JSON they are one array."""
+        """Yields a function that prints one item, for answers too long to hold; in JSON mode one array."""
         count = 0
 
         def show_one(value: object, lines: Iterable[str]) -> None:
@@ -125,7 +125,7 @@ def json_text(value: object) -> str:
 
 
 def cut_line(words: str) -> str:
-    """Returns the last line of a truncated answer; in JSON it is the value of the key `cut`."""
+    """Returns the last line of a truncated answer, `(cut: words)`; in JSON it is the value of key `cut`."""
     return f"(cut: {words})"
 
 

@@ -27,7 +27,7 @@ SENDS = TextTable("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Re
 
 @dataclass(frozen=True, slots=True)
 class SendTiming:
-    """The result and the duration of one send."""
+    """Duration and result of one send; the result is None if the send failed."""
 
     elapsed_ms: int
     result: SendResult | None
@@ -44,7 +44,7 @@ async def timed(clock: Clock, sending: Awaitable[SendResult]) -> SendTiming:
 
 
 async def send_msg_status(call: Call) -> None:
-    """Sends to the topic with the broker's name, which every broker has."""
+    """Runs `sendMsgStatus`: sends to the topic with the broker's name, which every broker has."""
     producer = call.admin.producer(GROUP)
     broker = call.given[BROKER]
     await producer.send(Message(broker, b"h" * SMALL))

@@ -1,4 +1,4 @@
-"""`statsAll`: the incoming rate of every topic and the outgoing rate of its groups."""
+"""`statsAll`: prints the incoming rate of every topic and the outgoing rate of its groups."""
 
 from collections.abc import Awaitable, Iterable
 
@@ -27,7 +27,7 @@ STATS = TextTable(
 
 
 class GroupTraffic(msgspec.Struct, rename="camel"):
-    """The outgoing rate of a topic by one group; without a group, of a topic that no group consumes."""
+    """Rates and lag of a topic for one group; `group` is None for a topic that no group consumes."""
 
     topic: str
     group: str | None
@@ -73,7 +73,7 @@ async def flows_of(admin: Admin, topic: str) -> list[GroupTraffic]:
 
 
 async def traffic(admin: Admin, masters: Iterable[str], name: StatsName, key: str) -> tuple[float, int]:
-    """Returns messages per second of the last minute, and the count of the last day; 0 without figures."""
+    """Sums over brokers the messages per second of the last minute, and the count of the last day."""
     tps, total = 0.0, 0
     for address in masters:
         try:
@@ -102,7 +102,7 @@ async def quietly(asking: Awaitable[ConsumeStats]) -> ConsumeStats | None:
 
 
 def of_a_day(stats: BrokerStatsData) -> int:
-    """Returns the count of the longest window with figures: a broker started today has no whole day."""
+    """Returns the message count of the last day, or of the longest window that a new broker has."""
     return stats.statsDay.sum or stats.statsHour.sum or stats.statsMinute.sum
 
 

@@ -1,4 +1,4 @@
-"""Times of options: `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time."""
+"""Reads times given as options: `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def time(word: str) -> GivenTime:
 
 
 def milliseconds(word: str) -> int:
-    """Reads milliseconds since 1970. Refuses what looks like seconds: a group would be reset to 1970."""
+    """Reads ms since 1970. Raises ValueError for what looks like seconds: a reset would go to 1970."""
     try:
         found = int(word.strip())
     except ValueError:

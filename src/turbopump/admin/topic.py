@@ -79,7 +79,7 @@ async def update_topic(call: Call) -> None:
 
 
 async def order_of_broker(admin: Admin, config: TopicConfig, address: str) -> str:
-    """Sets this broker's part of the topic's order configuration; returns it."""
+    """Sets the broker's part of the topic's order configuration at name servers; returns it as text."""
     broker = (await admin.clusters.layout()).name_at(address)
     await admin.name_servers.put_order(config.topicName, broker, config.writeQueueNums)
     return f"{broker}:{config.writeQueueNums}"
@@ -103,7 +103,7 @@ async def update_topic_list(call: Call) -> None:
 
 
 async def update_topic_perm(call: Call) -> None:
-    """Changes only the permission; the queues of each broker stay unchanged."""
+    """Runs `updateTopicPerm`: changes only a topic's permission, not its queues, at brokers that have it."""
     topic, perm, broker = call.given[TOPIC], call.given[NEW_PERM], call.given[TO_BROKER]
     have_it = {
         data.brokerAddrs[MASTER_ID]
@@ -196,7 +196,7 @@ async def topic_list(call: Call) -> None:
 
 
 class TopicInCluster(msgspec.Struct, rename="camel"):
-    """A topic with its cluster and consumer groups."""
+    """A topic with its cluster and consumer groups, in the output of topicList."""
 
     cluster: str
     topic: str
@@ -204,7 +204,7 @@ class TopicInCluster(msgspec.Struct, rename="camel"):
 
 
 async def topic_in_cluster(admin: Admin, topic: str) -> TopicInCluster:
-    """Returns a topic with its cluster, which is empty if the topic was deleted meanwhile."""
+    """Returns a topic with its cluster and groups, which are empty if it was deleted meanwhile."""
     try:
         route = await admin.topics.route(topic)
         cluster = route.brokerDatas[0].cluster if route.brokerDatas else ""
@@ -286,7 +286,7 @@ async def update_order_conf(call: Call) -> None:
 
 
 async def allocate_mq(call: Call) -> None:
-    """Prints the queues that the default strategy would assign to each client."""
+    """Runs `allocateMQ`: prints the queues that the default strategy would assign to each client."""
     clients: Sequence[str] = call.given[CLIENTS].split(",")
     queues = (await call.admin.topics.queues(call.given[TOPIC])).subscribe
     if not queues:

@@ -1,4 +1,4 @@
-"""`queryMsgTraceById`: producer and consumers of a message, from the trace topic."""
+"""`queryMsgTraceById`: prints producer and consumers of a message, from the trace topic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
