@@ -207,7 +207,7 @@ def folder_of(name: str, value: str | None) -> str:
 
 
 class _PartitionWriter:
-    """Writes rows into one open file per partition."""
+    """Writes rows into Parquet files, with one open file per partition."""
 
     def __init__(self, system: Any, root: str, partition_by: tuple[str, ...], token: str) -> None:
         self._system = system

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class OtherTable(ValueError):
-    """The existing table has other columns or other partitions."""
+    """The existing table has other columns or partitions than the rows, or does not accept their nulls."""
 
 
 class AlreadyWritten(ValueError):
@@ -36,7 +36,7 @@ class AlreadyWritten(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WriteMode:
-    """What a commit may do to the table besides adding files."""
+    """Flags of a commit: overwrite rows, merge or overwrite the schema, and skip a repeated batch."""
 
     overwrite: bool = False
     """The files replace all existing ones."""

@@ -138,7 +138,7 @@ TABLE = (
 
 
 def query_of(options: FormatOptions) -> StoreQuery:
-    """Makes the query from the options. Raises BadOption."""
+    """Returns the store query that the options describe. Raises BadOption."""
     if options.is_given("subscribe") and options.is_given("subscribePattern"):
         raise BadOption("options subscribe and subscribePattern are both given: give one")
     starting, ending = options["startingOffsets"], options["endingOffsets"]
