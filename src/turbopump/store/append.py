@@ -76,7 +76,7 @@ entry, its keys for the index, store time.
 
 
 class WritableQueues(Protocol):
-    """The consume queues, as far as appending needs them."""
+    """Protocol: the part of the consume queues that `Appender` uses."""
 
     dirty: dict[ConsumeQueue, None]
 
@@ -115,7 +115,7 @@ class Appender:
         self._retry_room_at = 0.0
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-        """Appends all messages, or raises Refused. `together`: in one file, as those of one batch are."""
+        """Appends all drafts and returns where each is, or raises Refused; `together`: in one log file."""
         if self._flags.blocked:
             self._refuse()
         # A single draft, half of all calls when clients send one by one, saves 0.6 us this way.
@@ -138,7 +138,7 @@ class Appender:
         return self._write(drafts, sizes)
 
     def _write(self, drafts: Sequence[Draft], sizes: list[int]) -> list[Appended]:
-        """Writes records that all fit into the current file. `sizes` are those with IPv4 hosts."""
+        """Writes records and queue entries of drafts that fit the current file; `sizes` assume IPv4 hosts."""
         # Everything the loop needs is a local: attributes are looked up once per call, not per message.
         log = self._log
         base, position, buffer, store_host = log.base, log.position, log.buffer, self.store_host
@@ -218,7 +218,7 @@ class Appender:
         return appended
 
     def _write_unusual(self, draft: Draft, now: int) -> Appended:
-        """Writes a record of any kind: IPv6 hosts, long topics, transactions, delayed messages."""
+        """Writes one record of any kind: IPv6 hosts, long topic, transaction, delayed message."""
         log, queue = self._log, draft.queue
         if queue.is_deleted:
             # The topic was deleted, and perhaps made again, after the draft was made.
@@ -260,7 +260,7 @@ class Appender:
         return physical, queue_offset, size
 
     def reveal(self, entry: Deferred) -> None:
-        """Makes a message visible to readers: adds its entry and hands its keys to the index."""
+        """Makes a message visible to readers: adds its queue entry and queues its keys for the index."""
         queue, queue_offset, physical, size, tags_code, in_queue, keys, _ = entry
         if in_queue:
             queue.put(queue_offset, physical, size, tags_code)
@@ -270,7 +270,7 @@ class Appender:
     # rare cases
 
     def _across_files(self, drafts: Sequence[Draft], together: bool) -> list[Appended]:
-        """Appends records that do not fit into the current file, or while there is no file yet."""
+        """Appends drafts that do not fit into the current log file, or when there is no file yet."""
         log = self._log
         sizes = [self._size(draft) for draft in drafts]
         groups = [len(sizes)] if together else [1] * len(sizes)
@@ -298,7 +298,7 @@ class Appender:
             raise self._flags.refusal() from None
 
     def _refuse(self) -> None:
-        """Raises the reason why nothing can be written. A full disk is tried again once a second."""
+        """Raises Refused while writing is blocked; but once a second lets a write try again after NO_ROOM."""
         if self._flags.first is not Reason.NO_ROOM or self._monotonic() < self._retry_room_at:
             raise self._flags.refusal()
         self._flags.clear(Reason.NO_ROOM)

@@ -1,4 +1,4 @@
-"""A consistent copy of a store, also while a broker writes to it.
+"""Copies a store directory consistently, also while a broker writes to it.
 
 In: a store directory. Out: another one, which starts as if the broker had been killed when the copy began, or
 a little later. Everything acknowledged before that is in it. Files that can be rebuilt from the log are left
@@ -23,7 +23,7 @@ _ZEROS = bytes(CHUNK)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied."""
+    """Result of a backup: source and target directory, number of tables and log files, bytes written."""
 
     directory: str
     target: str
@@ -34,7 +34,7 @@ class Copied:
 
 
 def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[Progress, None, Copied]:
-    """Yields progress and returns what was copied. Raises UnusableStore when `target` is not empty."""
+    """Copies a store to `target`, yielding progress. Raises UnusableStore when `target` is not empty."""
     disk = disk or SystemDisk()
     if disk.entries(target):
         raise UnusableStore(f"the target of a backup must be an empty directory, but {target} is not")
@@ -84,7 +84,10 @@ def _is_begun(part: LogPart, disk: Disk) -> bool:
 
 
 def _copy(part: LogPart, directory: str, disk: Disk) -> Generator[tuple[int, int], None, None]:
-    """Copies a file; yields bytes read and bytes written. A partial copy has a name that no store reads."""
+    """Copies a log file to `directory`; yields (bytes read, bytes written) per chunk, zeros not written.
+
+    A partial copy has a name that no store reads.
+    """
     source = disk.open_plain(part.path)
     try:
         unfinished = f"{os.path.dirname(directory)}/{os.path.basename(part.path)}.part"

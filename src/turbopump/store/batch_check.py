@@ -18,7 +18,10 @@ COMPARED = 6  # fields of an entry; the others are for compaction
 
 
 class BatchCheck:
-    """Compares the entries of a batch queue with the records. `next`: next offset; None before the first."""
+    """Compares the entries of one batch consume queue with the records of the log, given in log order.
+
+    `next`: the queue offset that the next record must have; None before the first record.
+    """
 
     def __init__(self, name: str, directory: str, disk: Disk, findings: Findings) -> None:
         self.name = name
@@ -41,7 +44,7 @@ class BatchCheck:
         self._chunk_at, self._chunk = 0, b""
 
     def record(self, fields: Fields, physical: int, size: int, tags_code: int) -> None:
-        """Checks the entry of a record."""
+        """Compares the queue's entry for the next record with the record; reports differences as findings."""
         offset, messages = fields.queue_offset, inner.count(fields.properties)
         self._check_order(offset, physical)
         if self._number < 0:
@@ -59,7 +62,7 @@ class BatchCheck:
             )
 
     def finish(self, log_begin: int, log_end: int, is_clean: bool, is_deleted: bool) -> None:
-        """Checks the rest of the queue, after the last record."""
+        """Reports missing and surplus entries as findings; to be called after the last record."""
         if self._missing:
             text = f"{self.name} lacks its last {self._missing} entries"
             if is_deleted:
@@ -80,7 +83,7 @@ class BatchCheck:
             number += 1
 
     def forget(self) -> None:
-        """Frees memory."""
+        """Drops the cached part of the queue file to free memory; it is read again when needed."""
         self._chunk = b""
 
     def _check_order(self, offset: int, physical: int) -> None:
@@ -102,7 +105,7 @@ class BatchCheck:
             self._findings.add_problem("extra entry", text)
 
     def _find(self, physical: int) -> int:
-        """Returns the number of the first entry that is blank or points to this offset or behind it."""
+        """Returns the number of the first entry that is blank or points to log offset `physical` or later."""
 
         def is_behind(number: int) -> bool:
             found = self._entry(number)

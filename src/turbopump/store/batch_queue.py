@@ -41,18 +41,18 @@ class BatchQueue(ConsumeQueue):
         return self._max
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """Returns log offset, size and tag code of the record that holds the message; None: there is none."""
+        """Returns log offset, size and tag code of the record that holds queue offset `offset`, or None."""
         found = self._entry(self._number(offset))
         if found is None or not found[FIRST_OFFSET] <= offset < found[FIRST_OFFSET] + found[MESSAGES]:
             return None
         return found[0], found[1], found[2]
 
     def units(self, offset: int, count: int) -> bytes:
-        """Returns entries in the form of other queues, from the record with `offset` on, or the next one."""
+        """Returns up to `count` entries in 20-byte form, from the record that holds, or follows, `offset`."""
         return b"".join(ENTRY.pack(*entry[:3]) for entry in self.covered(offset, count))
 
     def covered(self, offset: int, count: int) -> Iterator[Covered]:
-        """Yields up to `count` records, from the one that holds `offset` on, all of them in one file."""
+        """Yields up to `count` entries of one file, from the record that holds queue offset `offset` on."""
         number = max(self._number(offset), self._base, 0)
         entry = self._entry(number)
         if entry is not None and entry[FIRST_OFFSET] + entry[MESSAGES] <= offset:
@@ -68,7 +68,10 @@ class BatchQueue(ConsumeQueue):
         return offset
 
     def first_at_or_after(self, physical: int) -> int:
-        """Returns the first message at this log offset or behind it; a damaged entry cannot lead outside."""
+        """Returns the first queue offset at log offset `physical` or later; `max_offset` if there is none.
+
+        A damaged entry cannot lead outside the queue.
+        """
         found = self._entry(self._first(physical))
         return self._max if found is None else min(max(found[FIRST_OFFSET], 0), self._max)
 
@@ -107,7 +110,7 @@ class BatchQueue(ConsumeQueue):
         super()._set_end()
 
     def _number(self, offset: int) -> int:
-        """Returns the number of the last entry that begins at this offset or before; -1: none does."""
+        """Returns the number of the last entry that begins at `offset` or before; before the first: none."""
         return bisect_right(_FirstOffsets(self), offset, max(self._base, 0), self._end) - 1
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
@@ -117,7 +120,7 @@ class BatchQueue(ConsumeQueue):
 
 
 class _FirstOffsets:
-    """The first offsets of a queue's entries, for bisection."""
+    """Sequence view of a batch queue for `bisect`: item n is the first queue offset of entry n."""
 
     def __init__(self, queue: BatchQueue) -> None:
         self._queue = queue

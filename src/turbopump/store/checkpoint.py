@@ -29,7 +29,7 @@ MARK = b"TURBOPMP"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNote:
-    """The part of a checkpoint that only this implementation writes."""
+    """The part of a checkpoint that only Turbopump writes: the log offset below which all is complete."""
 
     complete: int  # log, queues and index have everything below this offset, on the medium
     last_record: int  # the record that ends there
@@ -39,7 +39,7 @@ class CheckpointNote:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The contents of the file `checkpoint`."""
+    """Contents of the file `checkpoint`: store times (ms) and log offsets up to which files are synced."""
 
     log_timestamp: int = 0
     queue_timestamp: int = 0
@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 def load(disk: Disk, path: str) -> Checkpoint:
-    """Reads the checkpoint. A missing or short file counts as empty: everything is read again."""
+    """Reads the checkpoint file; a missing or short one counts as all zeros: everything is read again."""
     data = disk.read(path) if disk.exists(path) else b""
     if len(data) < FIELDS.size:
         return Checkpoint()

@@ -44,7 +44,7 @@ class LogFile:
 
 
 class Syncable(Protocol):
-    """A file or a directory that can be brought to the medium."""
+    """Protocol of a file or directory whose contents can be synced to the medium."""
 
     def sync(self) -> None:
         """Blocks until the contents are on the medium; raises OSError when that fails."""
@@ -52,7 +52,7 @@ class Syncable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The names in a directory, to be synced."""
+    """A directory as a `Syncable`: `sync` makes the file names in it durable."""
 
     disk: Disk
     path: str
@@ -62,7 +62,7 @@ class Directory:
 
 
 class CommitLog:
-    """Files of records with one end that is written. Knows bytes and offsets, no queues.
+    """The commit log: files of records, appended to at one end. Knows bytes and offsets, no queues.
 
     The append loop, and its compiled twin, work on `buffer`, `base`, `position` and `limit`, and keep
     `position` current.
@@ -99,26 +99,26 @@ class CommitLog:
         return self._committed if self.uses_pool else self.base + self.position
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """Returns bytes of the log; None when they are not there or would cross the end of a file."""
+        """Returns `size` bytes from `offset` on; None: deleted, not committed or across the end of a file."""
         fits = size >= 0 and offset % self.file_size + size <= self.file_size
         if not fits or offset < self.min_offset or offset + size > self.committed:
             return None
         return self.slice(offset, offset + size)
 
     def slice(self, begin: int, end: int) -> bytes:
-        """Returns a part of one file that is known to be there."""
+        """Returns the bytes [begin, end) unchecked: the caller knows that they are in one existing file."""
         at = begin % self.file_size
         return bytes(self.files.mapped(begin - at).buffer[at : at + end - begin])
 
     def locate(self, offset: int) -> tuple[Buffer, int] | None:
-        """Returns the buffer that holds this offset, and the position in it; None when none does."""
+        """Returns the buffer that holds a log offset and the position in it; None: deleted, not committed."""
         if not self.min_offset <= offset < self.committed:
             return None
         at = offset % self.file_size
         return self.files.mapped(offset - at).buffer, at
 
     def identify(self, offset: int) -> Record | None:
-        """Returns the record at an offset, even beyond the known end; None when there is none."""
+        """Decodes the record at a log offset, even beyond `end`; None when no record is there."""
         at = offset % self.file_size
         if not self.files.has(offset - at):
             return None
@@ -131,7 +131,7 @@ class CommitLog:
     # writing
 
     def start_at(self, offset: int) -> None:
-        """Continues an existing log at `offset`, or an empty one at the start of a file."""
+        """Sets the end of the log, committed and synced, to `offset`; the next record goes there."""
         self.position = offset % self.file_size
         self.base = offset - self.position
         self._committed = self.synced = offset
@@ -143,7 +143,7 @@ class CommitLog:
             self.limit = -1
 
     def reserve(self, sizes: list[int], together: bool) -> None:
-        """Makes the files that these records need. After this, writing cannot fail."""
+        """Creates the files that records of these sizes need, or raises OSError; then writing cannot fail."""
         position = self.position if self.limit >= 0 else self.file_size
         start = self.base if self.limit >= 0 else self.base - self.file_size
         for size in [sum(sizes)] if together else sizes:
@@ -168,20 +168,23 @@ class CommitLog:
         self._write_to(self.files.append_file(self.base))
 
     def wants_next(self, at_once: bool = False) -> int | None:
-        """Returns the start of the file that should be made now, in a worker thread; None: none."""
+        """Returns the start offset of the file that a thread should create ahead now; None: no file."""
         start = self.base if self.limit < 0 else self.base + self.file_size
         if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO and not at_once:
             return None
         return None if self.files.is_ready(start) else start
 
     def touch(self, position: int) -> None:
-        """Brings the pages that are written next into memory, up to `position` and some more."""
+        """Brings the current file's pages up to `position`, and 128 KiB more, into memory for writing."""
         begin, end = self.touched, min(position + TOUCH_AHEAD, self.file_size)
         end = min(end + -end % PAGE, self.file_size)
         self.touched = end if touch(self.buffer, begin, end) else self.file_size
 
     def commit(self) -> None:
-        """Transient pool: copies what was appended to the files, where readers and the kernel see it."""
+        """Copies appended bytes from the transient pool into the mapped files; no-op without a pool.
+
+        There readers and the kernel see them.
+        """
         if not self.uses_pool or self._committed >= self.end:
             return
         for base, buffer, end in (*self._full, (self.base, self.buffer, self.position)):
@@ -214,7 +217,7 @@ class CommitLog:
     # making durable
 
     def unsynced(self, until: int) -> list[Syncable]:
-        """Returns what has to be synced to bring everything below `until` to the medium."""
+        """Returns the files, perhaps also the directory, to sync to have all below `until` on the medium."""
         names: list[Syncable] = []
         if self.files.has_unsynced_names(until):
             names.append(Directory(self._disk, self.files.directory))
@@ -226,15 +229,16 @@ class CommitLog:
         self.files.pinned_from = self.synced - self.synced % self.file_size
 
     def dirty_again(self, until: int) -> None:
-        """Writes the unsynced bytes once more, after a failed sync.
+        """Rewrites the unsynced bytes below `until` in place, so that the next sync writes them again.
 
-        The kernel may count the pages as clean then, and a later sync would succeed without writing them.
+        The kernel may count the pages as clean after a failed sync, and a later one would succeed without
+        writing them.
         """
         for mapped, begin, end in self._parts(self.synced, until):
             _write_again(mapped.buffer, begin, end)
 
     def settle(self, begin: int, end: int, write_again: bool) -> None:
-        """Brings what a killed process left in the page cache to the medium."""
+        """Syncs log bytes [begin, end), which a killed process may have left in the page cache. Blocks."""
         for mapped, at, stop in self._parts(begin, end):
             if write_again:
                 _write_again(mapped.buffer, at, stop)
@@ -250,11 +254,12 @@ class CommitLog:
     # shortening
 
     def cut(self, offset: int, aside: str) -> list[str]:
-        """Ends the log at `offset`, durably: bytes behind it can never be taken for records again.
+        """Ends the log at `offset`, durably; returns the paths in `aside` that keep records which were cut.
 
-        Zeros are synced over the rest of the file before anything else is written there (Apache cuts only in
-        memory, so that a second crash brings the old tail back). Whole records in that rest, and later files
-        that hold data, are kept in `aside` and named in the result; empty files are removed.
+        Bytes behind `offset` can never be taken for records again: zeros are synced over the rest of the file
+        before anything else is written there (Apache cuts only in memory, so that a second crash brings the
+        old tail back). Whole records in that rest, and later files that hold data, are kept in `aside`; empty
+        files are removed.
         """
         kept = []
         while self.files.starts and self.files.starts[-1] >= max(offset, self.min_offset + 1):
@@ -277,7 +282,7 @@ class CommitLog:
         return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
 
     def _used(self, start: int, position: int) -> int:
-        """Returns where the zeros at the end of a file begin: at `position` or later, in whole slices."""
+        """Returns a position >= `position` after which the file has only zeros, in steps of 1 MiB."""
         buffer, used = self.files.mapped(start).buffer, position
         for at in range(position, self.file_size, COPY_SLICE):
             end = min(at + COPY_SLICE, self.file_size)
@@ -286,7 +291,7 @@ class CommitLog:
         return used
 
     def _has_record(self, start: int, begin: int, end: int) -> bool:
-        """Whether a whole record lies between `begin`, where recovery stopped, and `end`."""
+        """Returns whether a whole record of the file begins after position `begin` and before `end`."""
         buffer = self.files.mapped(start).buffer
         for at in range(begin, end, COPY_SLICE):
             piece = bytes(buffer[at : min(at + COPY_SLICE + MAGIC_SIZE - 1, end)])
@@ -313,13 +318,13 @@ class CommitLog:
     # old files
 
     def file_list(self) -> list[LogFile]:
-        """Returns the files whose bytes are on the medium, and the next one, which must not be deleted."""
+        """Returns the files that begin at or before `synced`, oldest first; the last must not be deleted."""
         paths = [(start, self.files.path(start)) for start in self.files.starts if start <= self.synced]
         size = self.file_size
         return [LogFile(start, start + size, path, self._disk.modified_ms(path)) for start, path in paths]
 
     def delete_first(self) -> None:
-        """Removes the oldest file, never the last one, which is being written.
+        """Removes the oldest file, never the one in use. Raises OSError (EBUSY) when it is not synced yet.
 
         `files.removed_from` has to be synced before the next one is removed.
         """

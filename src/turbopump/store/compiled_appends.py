@@ -1,4 +1,4 @@
-"""Appending by the compiled twins: many plain sends, or the messages of one group, in one call.
+"""Appends with compiled code: many plain sends of a read event, or several other messages, in one call.
 
 The twins write to the log, the queues and the list of keys by themselves (`compiled/appending.c` reads the
 attributes by name); what follows an append, the waiting pulls and the index, is done here. They exist only
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class CompiledAppends:
-    """Makes the compiled appenders of a store and finishes what they appended."""
+    """Creates the compiled appenders of a store; wakes pulls and the index after their appends."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class CompiledAppends:
         }
 
     def plain_sends(self, **rules: Unpack[Rules]) -> PlainSends | None:
-        """Returns the compiled appender of plain sends, for `append_plain`; None: there is none."""
+        """Returns the compiled appender of plain sends, for `append_plain`; None without compiled code."""
         return None if self._twins is None else self._twins.plain_sends(**self._parts, **rules)
 
     def groups(self) -> Groups | None:
-        """Returns the compiled appender of several messages, for `append_group`; None: there is none."""
+        """Returns the compiled appender of several messages, for `append_group`; None: no compiled code."""
         return None if self._twins is None else self._twins.groups(**self._parts)
 
     def append_plain(self, sends: PlainSends, data: bytes, born_host: bytes) -> Taken | None:
-        """Appends the plain sends at the front of the bytes of one read event."""
+        """Appends the plain sends at the front of a read event's bytes, wakes pulls; None: appended none."""
         return self.append_group(lambda arrivals: sends.take(data, born_host, arrivals))
 
     def append_group(self, take: Callable[[Arrivals | None], T | None]) -> T | None:
-        """Calls `take`, which appends messages or returns None, then wakes the pulls that wait for them."""
+        """Calls `take`, which appends messages or returns None, wakes waiting pulls, returns its result."""
         dispatcher = self._dispatcher
         arrived = dispatcher.on_arrival
         arrivals: Arrivals | None = None if arrived is None else []

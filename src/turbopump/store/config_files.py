@@ -25,7 +25,7 @@ class ConfigFiles:
         self._disk = disk
 
     def load(self, name: str, valid: Callable[[bytes], bool] = _has_content) -> bytes | None:
-        """Returns the current contents, or the previous ones when those are damaged; None: neither.
+        """Returns a file's contents, or those of `.bak` or `.tmp` if it is damaged; None: none is valid.
 
         `valid` returns whether contents can be used; an exception counts as no.
         """
@@ -46,7 +46,7 @@ class ConfigFiles:
         return None
 
     def save(self, name: str, data: bytes) -> None:
-        """Replaces the contents, durably. Blocks for two syncs."""
+        """Replaces a file's contents durably and keeps the old ones as `.bak`. Blocks for two syncs."""
         path = self._path(name)
         self._disk.make_dirs(self._directory)
         self._disk.write(f"{path}.tmp", data, sync=True)

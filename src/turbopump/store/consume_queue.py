@@ -41,7 +41,7 @@ MAX_RETRY_TOPIC = 255  # only of %RETRY% topics, as in Apache 5.x; 4.9 cannot re
 
 
 class QueueContext(Protocol):
-    """What a queue needs of the store: its files, and facts from the log (`queue_files.py`)."""
+    """Protocol: what a consume queue needs of the store: its files, and facts from the log."""
 
     dirty: "dict[ConsumeQueue, None]"
     fresh: "set[ConsumeQueue]"
@@ -144,7 +144,7 @@ class ConsumeQueue:
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first message that is still in the log; `max_offset` when there is none."""
+        """Queue offset of the first message that is still in the log; `max_offset` when there is none."""
         log_min = self._context.log_min()
         if self._floor_for != log_min:
             self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
@@ -152,7 +152,7 @@ class ConsumeQueue:
 
     @property
     def max_gap(self) -> int:
-        """Number of missing entries that is plausible: a record further ahead has a damaged queue offset.
+        """Largest plausible number of missing entries; a record further ahead has a damaged queue offset.
 
         An empty queue may begin anywhere, since no gap has to be filled: earlier messages may have left the
         log.
@@ -183,7 +183,7 @@ class ConsumeQueue:
         return found + self.tail[: length - in_files] if in_files < length else found
 
     def place(self, offset: int, count: int) -> tuple[PlainFile, int, int] | None:
-        """Returns file, position and length of up to `count` entries; None: they are still in memory."""
+        """Returns file, position and length (bytes) of up to `count` entries; None: not in a file (yet)."""
         position = offset * self.unit
         in_files = min(count * self.unit, self._written * self.unit - position)
         at = position % self._file_size
@@ -207,7 +207,7 @@ class ConsumeQueue:
         return self.layout.unpack(found) if len(found) == unit else None
 
     def behind(self, offset: int, units: bytes) -> int:
-        """Returns the offset of the message that follows the entries `units`, which begin at `offset`."""
+        """Returns the queue offset that follows the entries `units`, the first of which is at `offset`."""
         return offset + len(units) // UNIT
 
     def next_file_offset(self, offset: int) -> int:
@@ -215,21 +215,21 @@ class ConsumeQueue:
         return offset - offset % per_file + per_file
 
     def first_at_or_after(self, physical: int) -> int:
-        """Returns the offset of the first message at this log offset or behind it."""
+        """Returns the first queue offset at log offset `physical` or later; `max_offset` if there is none."""
         return self._first(physical)
 
     def _first(self, physical: int) -> int:
-        """Returns the number of the first entry that points to this log offset or behind it."""
+        """Returns the number of the first entry pointing to log offset `physical` or later; `_end`: none."""
         if self.last_physical < physical:
             return self._end
         return bisect_left(_Pointers(self), physical, max(self._base, 0), self._end)
 
     def tags_code(self, stored: int) -> int | None:
-        """Returns the tag code of an entry, from its extension file if need be; None: not found there."""
+        """Returns the tag code for an entry's field, which may be an extension address; None: not found."""
         return self._extension.tags_code(stored) if is_address(stored) else stored
 
     def excludes(self, stored: int, bits: Bits) -> bool:
-        """Whether the bit map of an entry says that a group does not want the message."""
+        """Returns whether an entry's extension bit map shows that a group's filter rejects the message."""
         return bits.exclude(self._extension.unit(stored))
 
     @property
@@ -241,10 +241,7 @@ class ConsumeQueue:
     # adding
 
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
-        """Adds the entry of one message, unless it is there.
-
-        Returns False when entries before it are missing.
-        """
+        """Adds a message's entry unless it is there; False: entries before it are missing, nothing added."""
         if physical <= self.last_physical or self.is_deleted:
             return True
         end = self.max_offset
@@ -275,7 +272,7 @@ class ConsumeQueue:
         return last[2] if last is not None and is_address(last[2]) else None
 
     def skip_to(self, queue_offset: int) -> None:
-        """Continues the queue at an offset, after blank entries for the lost messages before it."""
+        """Makes `queue_offset` the next one; blank entries for lost messages fill the gap before it."""
         if self._base < 0 and not self.tail:
             self._written = queue_offset
         while (missing := queue_offset - self.max_offset) > 0:
@@ -283,7 +280,7 @@ class ConsumeQueue:
             self.write_out()
 
     def write_out(self) -> None:
-        """Writes the waiting entries. When it raises OSError (full disk), they keep waiting."""
+        """Writes waiting entries to files, without a sync; after OSError (full disk) they keep waiting."""
         if self._ext is not None:
             self._ext.write_out()  # first: an entry must not point at nothing
         while self.tail:
@@ -308,7 +305,7 @@ class ConsumeQueue:
     # removing
 
     def truncate(self, physical: int) -> None:
-        """Drops the entries that point to this log offset or behind it, on disk too."""
+        """Drops, on disk too, the entries that point to log offset `physical` or later."""
         end = self._first(physical)
         if end >= self._end:
             return
@@ -321,14 +318,14 @@ class ConsumeQueue:
         self._cut_extension()
 
     def _cut_extension(self) -> None:
-        """Drops the extension units behind that of the last entry: new ones are written in their place."""
+        """Drops the extension units after that of the last entry; all of them when no entry is left."""
         if not self._end > max(self._base, 0):
             self._extension.clear()
         elif (last := self._last_address) is not None:
             self._extension.open(last)
 
     def sweep(self) -> None:
-        """Clears bytes that a crash may have left after the last entry. No entry may be waiting."""
+        """Zeroes the bytes that a crash may have left after the last entry. No entry may wait in memory."""
         if self._base >= 0:
             self._cut_files(self._written)
 
@@ -345,10 +342,10 @@ class ConsumeQueue:
             self._write(at - at % size, at % size, bytes(length))
 
     def delete_first_before(self, log_min: int) -> bool:
-        """Removes the first file, never the last, when all of its entries point before `log_min`.
+        """Removes the first file, never the last, if all its entries point before `log_min`; True: removed.
 
-        If it returns True, the directory has to be synced before the next removal: the files that survive a
-        crash must have no gap.
+        After True, the directory has to be synced before the next removal: the files that survive a crash
+        must have no gap.
         """
         per_file = self._file_size // self.unit
         if not 0 <= self._base < self._written - per_file:
@@ -367,14 +364,14 @@ class ConsumeQueue:
             self._extension.delete_before(first[2])
 
     def delete(self) -> None:
-        """Marks the queue of a deleted topic: a part that still refers to this object cannot write to it."""
+        """Marks the queue as deleted: this object drops its waiting entries and takes no new ones."""
         self.is_deleted, self.is_plain = True, False
         self.tail.clear()
         self._context.dirty.pop(self, None)
         self._context.fresh.discard(self)
 
     def clear(self) -> None:
-        """Empties the queue: the next message begins it again."""
+        """Removes all entries and files of the queue; the next message gets queue offset 0."""
         self._context.remove_files(self.topic, self.queue_id)
         self._extension.clear()
         self.tail.clear()
@@ -402,7 +399,7 @@ class ConsumeQueue:
             self._set_end()
 
     def _find_end(self) -> int:
-        """Returns the number of entries.
+        """Returns the number after the last entry in the files that the log confirms.
 
         Zeros follow the last one; after a crash perhaps bytes that are no entries.
         """
@@ -419,7 +416,7 @@ class ConsumeQueue:
         return self._context.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
 
     def _boundary(self, end: int) -> int:
-        """Returns where, before `end`, the entries stop.
+        """Returns the number after the last plausible entry before `end`, by a binary search.
 
         Most queues use little of their file: steps begin small.
         """
@@ -446,7 +443,7 @@ class ConsumeQueue:
 
 
 class _Pointers:
-    """The log offsets of a queue's entries, for bisection. Blank entries sort before all others."""
+    """Sequence view of a queue for `bisect`: item n is the log offset of entry n, -1 for a blank entry."""
 
     def __init__(self, queue: ConsumeQueue) -> None:
         self._queue = queue
@@ -462,7 +459,7 @@ class _Pointers:
 
 
 class _BeyondEntries:
-    """For bisection: 0 for the entries of a queue, 1 behind the last."""
+    """Sequence view of a queue for `bisect`: item n is 0 where an entry is plausible, else 1."""
 
     def __init__(self, queue: ConsumeQueue, below: int) -> None:
         self._queue = queue
@@ -477,7 +474,10 @@ class _BeyondEntries:
 
 
 def check_topic_size(topic: str) -> None:
-    """Raises MessageIllegal for a topic that a record cannot carry, or that Apache 4.x cannot read."""
+    """Raises MessageIllegal unless the topic has 1 to 127 bytes in UTF-8 (255 for a %RETRY% topic).
+
+    Apache 4.x cannot read longer ones.
+    """
     size = len(topic.encode())
     allowed = MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else MAX_TOPIC
     if not 0 < size <= allowed:

@@ -18,17 +18,17 @@ the store time plus the delay of the level.
 
 
 class DelayLevels:
-    """The delays of the levels, by number from 1 on."""
+    """The configured delay levels: the delay in ms of each level number, counted from 1."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError when the text is malformed; a double space is, as in Apache."""
+        """Parses a list such as "1s 5s 2h". Raises ValueError when malformed, e.g. for a double space."""
         self._levels = [_milliseconds(part) for part in text.split(" ")]
 
     def __len__(self) -> int:
         return len(self._levels)
 
     def delay_ms(self, level: int) -> int:
-        """Returns the delay of a level. Levels beyond the last count as the last."""
+        """Returns a level's delay in ms; beyond the last level the last one's, below level 1 one second."""
         if level < 1:
             return UNKNOWN_MS
         return self._levels[min(level, len(self._levels)) - 1]
@@ -65,12 +65,12 @@ class DelayHistory:
         self._set_levels()
 
     def delay_ms(self, level: int, log_offset: int) -> int:
-        """Returns the delay of a message that is stored at this log offset."""
+        """Returns the delay in ms that `level` has for a message stored at this log offset."""
         at = bisect_right(self._begins, log_offset) - 1
         return self._levels[max(at, 0)].delay_ms(level)
 
     def go_on(self, log_begin: int, log_end: int) -> None:
-        """Uses the current levels from `log_end` on. Writes a file, blocking, when they have changed."""
+        """Records that the configured levels hold from `log_end` on; blocks for a write if they changed."""
         if self._since and self._since[-1].levels == self._current:
             return
         kept = [since for since in self._since if since.log_offset < log_end]

@@ -52,7 +52,7 @@ time, properties.
 
 
 class Dispatcher:
-    """Hands messages of the log on to queues, index and waiting pulls."""
+    """Derives queue entries and index keys from records of the log, and wakes waiting pulls."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Dispatcher:
 
     @property
     def dispatched(self) -> int:
-        """Offset below which every record is in its queue (perhaps in memory only)."""
+        """Log offset below which every record is in its queue (perhaps in memory only)."""
         deferred = self._appender.deferred
         return deferred[0][2] if deferred else self._log.end
 
@@ -91,13 +91,13 @@ class Dispatcher:
         return self.dispatched, self._appender.last_record, self._appender.last_timestamp
 
     def continue_after(self, last_record: int, timestamp: int) -> None:
-        """Continues after recovery, which has dispatched everything up to this record."""
+        """Sets the last dispatched record and its store time, after recovery dispatched all up to it."""
         self._named.clear()
         self._tag_codes.clear()
         self._last_record, self._last_timestamp = last_record, timestamp
 
     def start_after_cut(self) -> None:
-        """Forgets the last record: it may have been cut. Until the next append no checkpoint names one."""
+        """Forgets the last dispatched record, which may have been cut; `state` names none until an append."""
         self._appender.last_record, self._appender.last_timestamp = -1, 0
         self._last_record, self._last_timestamp = -1, 0
 
@@ -120,7 +120,10 @@ class Dispatcher:
     # the index
 
     def keys_waiting(self) -> None:
-        """Schedules the index to get the new keys. Called after each append."""
+        """Schedules putting the waiting keys into the index; puts some at once when too many wait.
+
+        Called after each append.
+        """
         waiting = self._appender.keys
         if self._index is None:
             waiting.clear()
@@ -136,7 +139,7 @@ class Dispatcher:
             self.loop.call_later(seconds, self._put_slice)
 
     def put_keys(self, limit: int) -> None:
-        """Puts the keys of up to `limit` messages. When it raises OSError (full disk), they keep waiting."""
+        """Puts waiting keys of up to `limit` messages into the index; after OSError they keep waiting."""
         waiting = self._appender.keys
         if self._index is None or not waiting:
             return
@@ -150,7 +153,7 @@ class Dispatcher:
 
     @property
     def indexed(self) -> int:
-        """Offset below which the keys of every record are in the index."""
+        """Log offset below which the keys of every record are in the index."""
         waiting = self._appender.keys
         return min(waiting[0][1], self.dispatched) if waiting else self.dispatched
 
@@ -168,7 +171,10 @@ class Dispatcher:
     # from the bytes of a record
 
     def dispatch(self, found: Found, with_entry: bool, with_keys: bool) -> bool:
-        """Dispatches one record of the log in 2 us. Returns False when its queue lacks entries before it."""
+        """Adds a record's queue entry and index keys; returns False if its queue lacks entries before it.
+
+        Takes 2 us.
+        """
         topic, queue_id, queue_offset, physical, size, sys_flag, store_timestamp, properties = found
         queue = self._named.get((topic, queue_id)) or self._queue_of(topic, queue_id)
         if queue is None:
@@ -208,7 +214,7 @@ class Dispatcher:
         return [(self._queues.known(name, LIGHT_QUEUE), queue_offset) for name, queue_offset in found_in]
 
     def dispatch_after_gap(self, found: Found) -> None:
-        """Dispatches a record whose predecessors in the queue are in no log: the queue continues with it."""
+        """Adds a record's queue entry after blank entries for the messages before it that are in no log."""
         for light, light_offset in self._lights(found):
             if light_offset - light.max_offset <= light.max_gap:
                 light.skip_to(light_offset)
@@ -228,7 +234,10 @@ class Dispatcher:
         self.dispatch(found, with_entry=True, with_keys=False)
 
     def _queue_of(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
-        """Returns the queue of a record; None when its topic is damaged: no checksum guards it."""
+        """Returns the queue of a record; None, logged as an error, for an impossible topic or queue id.
+
+        No checksum guards these two fields.
+        """
         name = topic.decode("utf-8", "replace")
         if queue_id < 0 or not is_directory_name(name):
             log_line.error("Skipping a record of an impossible queue: %d of topic %r", queue_id, name)
@@ -254,7 +263,7 @@ class Dispatcher:
 
 
 def hashed(waiting: list[Keys]) -> list[tuple[int, int, int]]:
-    """Returns the index entries of messages: the unique key first, then each of the others."""
+    """Returns index entries (log offset, store time, key hash) for the unique key, then the other keys."""
     entries = []
     for queue, physical, store_timestamp, unique_key, keys in waiting:
         if unique_key:
@@ -286,7 +295,7 @@ def find(properties: bytes, mark: bytes) -> bytes:
 
 
 def _number(value: bytes) -> int:
-    """Returns a decimal number; 0 when the value is none."""
+    """Parses a decimal number of at most 15 digits; returns 0 for any other value."""
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else 0
 
 

@@ -2,7 +2,7 @@
 
 
 class NotInMemory(Exception):
-    """Raised instead of blocking on the disk. `places`: path, position and length of what has to be read."""
+    """Raised by a read that would block on the disk; `places`: path, position and length of what to load."""
 
     def __init__(self, places: list[tuple[str, int, int]]) -> None:
         super().__init__(f"{len(places)} parts of files")
@@ -10,8 +10,8 @@ class NotInMemory(Exception):
 
 
 class UnusableStore(Exception):
-    """The store cannot be opened; its files are left as they were found."""
+    """Raised when a store cannot be opened; its files are left as they were found."""
 
 
 class NoRoom(UnusableStore):
-    """The disk is too full to finish recovery; the next start continues it."""
+    """Raised when the disk is too full to finish recovery; the next start continues the recovery."""

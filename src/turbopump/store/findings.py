@@ -8,7 +8,7 @@ MAX_SAMPLES = 100  # texts kept of each kind; the rest is only counted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem or note."""
+    """One problem or note of a check: its kind and a text."""
 
     kind: str
     text: str
@@ -29,7 +29,7 @@ class Findings:
         self._add(self.notes, kind, text, count)
 
     def merge(self, others: "Findings") -> None:
-        """Adds the problems of another check."""
+        """Adds the problems and the counts of another check, but not the texts of its notes."""
         left = {kind: MAX_SAMPLES - self.counts[kind] for kind in others.counts}
         for problem in others.problems:
             if left[problem.kind] > 0:

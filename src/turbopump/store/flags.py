@@ -46,7 +46,7 @@ class Flags:
 
     @contextlib.contextmanager
     def lifted(self, reason: Reason) -> Iterator[None]:
-        """Ignores one reason while the block runs."""
+        """Context manager that suspends one reason while its block runs, then restores it."""
         detail = self._details.get(reason)
         self.clear(reason)
         try:
@@ -69,7 +69,7 @@ class Flags:
         return self.refusal().remark if self.blocked else None
 
     def refusal(self) -> Refused:
-        """Returns the error for a sender; only when `blocked`."""
+        """Returns the error to raise to a sender, for the most important reason; only while `blocked`."""
         reason = self.first
         assert reason is not None, "nothing blocks writing"
         if reason in (Reason.BUSY, Reason.POOL_EMPTY):

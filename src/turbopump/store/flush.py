@@ -1,4 +1,4 @@
-"""Brings the log to the medium and reports to those who wait for it.
+"""Syncs the commit log to the medium and reports to the callbacks that wait for a sync.
 
 All callbacks of one pass of the loop share one sync; while a sync is under way the next group gathers. Every
 sync runs in a thread of its own, on a fast disk too: any disk may hang, and the loop serves all clients. Only
@@ -102,7 +102,7 @@ class Flusher:
     # waiting
 
     def durable(self, offset: int, done: Done) -> None:
-        """Calls `done` once: when everything below `offset` is on the medium, or when that failed."""
+        """Calls `done` once: with DISK when all below `offset` is on the medium, else FAILED or TIMEOUT."""
         if offset <= self._log.synced:
             done(Durability.DISK)
             return
@@ -110,7 +110,7 @@ class Flusher:
         self._kick()
 
     async def wait_durable(self, offset: int) -> Durability:
-        """Waits until everything below `offset` is on the medium, or until that failed."""
+        """Waits for a sync of everything below `offset`; returns DISK, or FAILED or TIMEOUT instead."""
         outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
 
         def done(durability: Durability) -> None:
@@ -122,12 +122,12 @@ class Flusher:
 
     @property
     def waiting(self) -> int:
-        """Number of callbacks that wait."""
+        """Number of callbacks that wait for a sync."""
         return len(self._waiters)
 
     @property
     def unsynced_bytes(self) -> int:
-        """How many bytes of the log are not on the medium yet."""
+        """Number of bytes of the log that are not on the medium yet."""
         return self._log.end - self._log.synced
 
     @property
@@ -141,11 +141,14 @@ class Flusher:
         self._kick()
 
     def log_was_cut(self, end: int) -> None:
-        """Forgets what was wanted beyond the new end of the log: no sync could ever reach it."""
+        """Lowers the offset that `want` asked for to the new end of the log: no sync could reach more."""
         self._wanted = min(self._wanted, end)
 
     def flush_in_background(self) -> None:
-        """Starts a sync with ASYNC_FLUSH, if enough bytes or old ones wait. Called twice a second."""
+        """Starts a sync when enough bytes, or any bytes for long enough, are unsynced. For ASYNC_FLUSH.
+
+        Called twice a second.
+        """
         now = self._clock.monotonic()
         thorough = now - self._last_thorough >= self._thorough_s
         waiting = self._log.committed - self._log.synced
@@ -170,7 +173,7 @@ class Flusher:
         self._start_task()
 
     def _pass(self) -> None:
-        """Syncs once, blocking: no loop runs."""
+        """Syncs once, blocking, and answers the callbacks; used while no event loop runs."""
         self._under_way = True
         try:
             self._sync_blocking()
@@ -187,7 +190,7 @@ class Flusher:
             self._task = self._tasks.start(self._sync_groups(), name="sync the commit log")
 
     async def _sync_groups(self) -> None:
-        """Syncs in the thread, group after group, until no callback waits."""
+        """Syncs in a worker thread, group after group of callbacks, until none waits or a sync fails."""
         try:
             while self._waiters or self._wanted > self._log.synced:
                 self._began = self._clock.monotonic()
@@ -225,9 +228,9 @@ class Flusher:
             self._succeeded(target)
 
     def _allowance_for(self, target: int) -> float:
-        """Returns the time that a slow disk, which does not hang, may need for what has gathered.
+        """Returns the seconds that a slow but working disk may need to sync the log up to `target`.
 
-        With SYNC_FLUSH senders wait, so little gathers.
+        With SYNC_FLUSH it is 0: senders wait, so little gathers.
         """
         return 0.0 if self.syncs_each else (target - self._log.synced) / MIN_DISK_BYTES_PER_S
 
@@ -280,7 +283,7 @@ class Flusher:
             self._timer = None
 
     def _look_at_clock(self) -> None:
-        """During a long sync: refuses new messages, and gives up on callbacks that are past their time."""
+        """Timer during a sync: answers overdue callbacks with TIMEOUT; refuses messages if it takes long."""
         self._timer = None
         now = self._clock.monotonic()
         waiters = self._waiters
@@ -297,7 +300,7 @@ def _sync_files(files: list[Syncable]) -> None:
 
 
 def _tell(done: Done, outcome: Durability) -> None:
-    """Calls one callback. A failure (its peer is gone) must not keep the others from theirs."""
+    """Calls a callback with the outcome; an exception of the callback is logged, not raised."""
     try:
         done(outcome)
     except Exception:

@@ -28,7 +28,7 @@ Entry = tuple[int, int, int]  # physical offset, store timestamp, key hash
 
 
 class Index:
-    """All files of the hash index."""
+    """The hash index over all its files: takes key hashes and finds the log offsets of messages by hash."""
 
     def __init__(self, directory: str, disk: Disk, slots: int, items: int, clock: Clock) -> None:
         self._directory = directory
@@ -57,19 +57,19 @@ class Index:
 
     @property
     def end_offset(self) -> int:
-        """Offset of the last message that was put; after a crash some of its keys may be missing."""
+        """Log offset of the last message that was put; after a crash some of its keys may be missing."""
         return self._files[-1].end_offset if self._files else 0
 
     @property
     def last_update(self) -> tuple[int, int]:
-        """Store time and offset of the last message that was put."""
+        """Store time and log offset of the last message that was put; (0, 0) when there is none."""
         if not self._files:
             return (0, 0)
         return (self._files[-1].end_timestamp, self._files[-1].end_offset)
 
     @property
     def begin(self) -> tuple[int, int]:
-        """Store time and offset of the first message in the newest file."""
+        """Store time and log offset of the first message in the newest file; (0, 0) when there is no file."""
         if not self._files:
             return (0, 0)
         return (self._files[-1].begin_timestamp, self._files[-1].begin_offset)
@@ -84,11 +84,11 @@ class Index:
             self._put_in_new_room(*entry)
 
     def put_keys(self, put: PutKeys, waiting: list[Keys], most: int) -> int:
-        """Puts keys with the compiled twin of the loop below; returns how many messages it could put."""
+        """Puts keys of up to `most` messages with the compiled `put`; returns how many messages are done."""
         return self._files[-1].put_keys(put, waiting, most, self._repeat_offset) if self._files else 0
 
     def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
-        """Puts entries while the file has space; returns the first that does not fit.
+        """Puts entries while the newest file has space; returns the first that does not fit, None if all do.
 
         0.4 us each (`micro.py`).
         """
@@ -121,7 +121,7 @@ class Index:
         return refused
 
     def _put_in_new_room(self, offset: int, timestamp: int, key_hash: int) -> None:
-        """Puts the first item of a file, or of a part that has no blocks on the disk yet."""
+        """Puts one entry that needs a new file or new disk blocks. Raises OSError when the disk is full."""
         file = self._files[-1]
         if file.count >= file.item_count:
             file = self._roll()
@@ -140,8 +140,11 @@ class Index:
     def query(
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int
     ) -> Generator[None, None, list[int]]:
-        """Returns the newest `max_count` offsets, ascending, of messages whose index time is in [begin, end].
-        Yields between slices of a long search.
+        """Returns the newest `max_count` log offsets of a hash with index time in [begin_ms, end_ms].
+
+        Yields between slices of a long search. The index time is the store time, rounded down to seconds
+        since the begin of the file. They are ascending. Yields between slices of a long search. Index times
+        are in whole seconds.
         """
         found: dict[int, None] = {}
         steps = 0
@@ -157,12 +160,12 @@ class Index:
         return sorted(found)
 
     def publish(self) -> None:
-        """Writes header and slots into the map, where they survive a kill. Has to be called on the loop."""
+        """Writes headers and slots into the maps, where they survive a kill. Only on the event loop."""
         for file in self._files:
             file.publish()
 
     def sync(self) -> tuple[int, int]:
-        """Makes published items durable and returns their `last_update`; may run in a worker thread.
+        """Makes published items durable; returns store time and log offset of the last. May run in a thread.
 
         Once a sync failed, each later one raises too, until `publish` has written everything again.
         """
@@ -184,12 +187,12 @@ class Index:
             raise
 
     def flush(self) -> tuple[int, int]:
-        """Publishes and syncs; returns time and offset of the last message that is durable now."""
+        """Publishes and syncs; returns store time and log offset of the last message that is durable now."""
         self.publish()
         return self.sync()
 
     def delete_before(self, min_offset: int) -> None:
-        """Deletes files without messages in the log, never the last one."""
+        """Deletes files whose messages are all below log offset `min_offset`, never the last file."""
         while len(self._files) > 1 and self._files[0].end_offset < min_offset:
             self._remove(self._files[0])
 
@@ -200,7 +203,7 @@ class Index:
         self._remember_end()
 
     def truncate(self, offset: int) -> None:
-        """Removes all messages from `offset` on, durably; rebuilds the slots of the last remaining file.
+        """Removes, durably, the items from log offset `offset` on; rebuilds the slots of the last file.
 
         The slots, and the items from `offset` on, may be in any state. The end time becomes the index time of
         the last item, which may be a second early.

@@ -47,7 +47,11 @@ class IndexCheck:
         self._missing = 0
 
     def check(self, offset: int, hashes: list[int], also_allowed: int | None) -> None:
-        """Checks the items of a record. `also_allowed`: Apache 5.5 adds one for the tag."""
+        """Compares the index items of the record at `offset` with its key hashes; reports foreign items.
+
+        Missing ones are counted and reported by a later record or `finish`. `also_allowed`: the hash of the
+        tag, for which Apache 5.5 adds an item.
+        """
         found = self._take(offset)
         if not set(hashes) <= found:
             if self._missing_from is None:
@@ -61,7 +65,7 @@ class IndexCheck:
             )
 
     def finish(self, log_end: int) -> None:
-        """Checks the rest of the index, after the last record."""
+        """Reports missing keys and items without a record as findings; to be called after the last record."""
         if self._missing and self.exists:
             text = f"index: {self._missing} records from {self._missing_from} to the end of the log"
             if self._is_clean:
@@ -77,7 +81,7 @@ class IndexCheck:
             self._item = next(self._stream, None)
 
     def _take(self, offset: int) -> set[int]:
-        """Returns the hashes of the items that point to this record, and reports items before it."""
+        """Reads items up to log offset `offset`; returns the hashes of those at it, reports earlier ones."""
         found: set[int] = set()
         item = self._item
         while item is not None and item[0] <= offset:
@@ -103,7 +107,7 @@ class IndexCheck:
             mapped.close()
 
     def _items(self, log_begin: int) -> Iterator[tuple[int, int]]:
-        """Yields offset and hash of the items whose messages are in the log."""
+        """Yields (log offset, key hash) of each item, over all files, whose message is still in the log."""
         for path in self._paths:
             mapped = self._disk.open_mapped(path, writable=False)
             try:
@@ -143,7 +147,10 @@ class IndexCheck:
 
 
 def shape_of(buffer: Buffer, size: int, asked: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Returns slots and items of a file: as asked, Apache's default, or derived from the last item."""
+    """Returns the numbers of slots and items of an index file; None when they cannot be found out.
+
+    They are as asked, Apache's default, or derived from the last item.
+    """
     for shape in (asked, DEFAULT_SHAPE):
         if shape is not None and size == file_size(*shape):
             return shape

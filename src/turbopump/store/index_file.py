@@ -67,7 +67,7 @@ class IndexFile:
 
     @property
     def limit(self) -> int:
-        """Number of the first item for which blocks have to be reserved before."""
+        """Number of the first item for which disk blocks have to be reserved before it is written."""
         return self._reserved if self.count > 1 else 1
 
     def working_slots(self) -> "array[int]":
@@ -81,7 +81,7 @@ class IndexFile:
         return native_slots(self._buffer[HEADER.size : self._items_at])
 
     def rest(self) -> None:
-        """Frees the array of slots of a full file."""
+        """Frees the in-memory array of slots of a full file."""
         self._slots = None
 
     def reserve(self) -> None:
@@ -100,7 +100,7 @@ class IndexFile:
         self.used, self.end_timestamp, self.end_offset = used, end_timestamp, end_offset
 
     def put_keys(self, put: PutKeys, waiting: list[Keys], most: int, repeat_offset: int) -> int:
-        """Puts all keys of the first messages while the file has space; returns how many messages."""
+        """Puts keys with the compiled `put` while the file has space; returns how many messages are done."""
         done, self.count, self.used, self.end_timestamp, self.end_offset = put(
             waiting,
             most,
@@ -127,7 +127,7 @@ class IndexFile:
     def search(
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int, found: dict[int, None]
     ) -> Iterator[int]:
-        """Adds offsets to `found`, newest first; yields between slices the number of items visited since."""
+        """Adds log offsets of matching items to `found`, newest first; yields the items visited per slice."""
         slot = key_hash % self.slot_count
         if self._slots is not None:
             number = self._slots[slot]
@@ -178,7 +178,10 @@ class IndexFile:
             SLOT.pack_into(self._buffer, HEADER.size + slot * SLOT.size, slots[slot])
 
     def _write_again(self) -> None:
-        """Writes everything again: the system counts the pages of a failed sync as clean."""
+        """Rewrites header, slots and items in place after a failed sync, so that the next sync writes them.
+
+        The system counts the pages of a failed sync as clean.
+        """
         for at in range(0, self._items_at + self.count * ITEM.size, _CHUNK):
             end = min(at + _CHUNK, self._mapped.size)
             self._buffer[at:end] = self._buffer[at:end]
@@ -198,7 +201,7 @@ class IndexFile:
                 raise
 
     def cut(self, offset: int) -> bool:
-        """Keeps the items before `offset` and builds the slots from them; returns False when none is left."""
+        """Keeps the items before log offset `offset`, rebuilds the slots; returns False if none is left."""
         if not self.is_ours:
             return self.end_offset < offset
         if self.count > 1 and self.end_offset < offset and max(self._slots_on_disk()) < self.count:
@@ -217,7 +220,7 @@ class IndexFile:
         return True
 
     def _link_again(self, slots: "array[int]", offset: int) -> int:
-        """Fills the slots from the items before `offset`; returns the number of the first other item."""
+        """Fills `slots` and links from the items before `offset`; returns the number of the first other."""
         number, last = 1, self.begin_offset
         for key_hash, item_offset, seconds, previous in self._items():
             is_blank = number > 1 and not (key_hash or item_offset or seconds or previous)
@@ -238,7 +241,7 @@ class IndexFile:
             yield from ITEM.iter_unpack(bytes(self._buffer[at : min(at + _CHUNK, stop)]))
 
     def _clear_items_from(self, number: int) -> None:
-        """Clears left-overs, which must not pass for items after the next crash.
+        """Zeroes what follows the last item, from item `number` on, so that it cannot pass for items later.
 
         Behind the allocated blocks there are none: items follow one another, and so do their blocks.
         """

@@ -26,19 +26,22 @@ log_line = logging.getLogger("turbopump.store")
 
 
 class LightQueues:
-    """Assigns messages to light queues. At most `limit` of them have messages; each is a directory."""
+    """Assigns new messages to light queues (LMQ), of which at most `limit` may have messages.
+
+    Each is a directory.
+    """
 
     def __init__(self, queues: ConsumeQueues, limit: int) -> None:
         self._queues = queues
         self._limit = limit
 
     def has_capacity_for(self, names: list[str]) -> bool:
-        """Whether these queues may have messages without exceeding the limit."""
+        """Returns whether all of these light queues may have messages without exceeding the limit."""
         lights = self._queues.lights
         return len(lights) + sum(name not in lights for name in names) <= self._limit
 
     def stamp(self, drafts: Sequence[Draft]) -> None:
-        """Sets the light queues of drafts. They have to be appended next: nothing may come in between."""
+        """Sets light queues and their offsets in drafts. No other message may be appended before these."""
         given: dict[ConsumeQueue, int] = {}
         for draft in drafts:
             if NAMES_MARK in draft.properties or OFFSETS_MARK in draft.properties:

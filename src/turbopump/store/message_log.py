@@ -106,7 +106,7 @@ class MessageLog:
         self._dispatcher.on_arrival = arrived
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-        """Stores all of the messages, or none and raises Refused. `together`: in one file, as a batch."""
+        """Appends all messages and returns where each is, or raises Refused; `together`: in one log file."""
         if self._lights is not None:
             self._lights.stamp(drafts)
         appended = self._append(drafts, together)
@@ -128,26 +128,29 @@ class MessageLog:
         return appended
 
     def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:
-        """Appends messages whose file is about to be deleted, even while the disk counts as full."""
+        """Appends copies of messages whose log file will be deleted, even while the disk counts as full."""
         with self._flags.lifted(Reason.DISK_FULL):
             return self.append(drafts)
 
     async def cut(self, end: int) -> list[str]:
-        """Removes every record from `end` on; returns files that keep some. See `Upkeep.cut_log`."""
+        """Removes every record from log offset `end` on; returns the paths of files that keep some of them.
+
+        See `Upkeep.cut_log`.
+        """
         return await self._cut(end)
 
     # reading
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """Returns bytes of the log; None when they are not there or would cross the end of a file."""
+        """Returns `size` bytes from log offset `offset` on; None: deleted, not committed or in two files."""
         return self._log.read(offset, size)
 
     def locate(self, offset: int) -> tuple[Buffer, int] | None:
-        """Returns the mapped file that holds this offset, and the position in it; None when none does."""
+        """Returns the mapped file that holds a log offset and the position in it; None: not in the log."""
         return self._log.locate(offset)
 
     def look_up(self, offset: int) -> Record | None:
-        """Returns the record that begins at this offset; None when none does."""
+        """Decodes the record that begins at this log offset; None when no committed record does."""
         found = self._log.locate(offset)
         if found is None:
             return None
@@ -159,9 +162,9 @@ class MessageLog:
         return record if record.physical_offset == offset and ends_inside else None
 
     def references(self, begin: int, count: int) -> tuple[list[int], int]:
-        """Returns the origins that the next `count` records name, and the offset to continue from."""
+        """Returns the prepared transaction offsets in `count` records from `begin` on, and where to go on."""
         return scan.references(self._log, begin, count)
 
     def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:
-        """Returns those of the next `count` records with `mark` in their properties, and where to go on."""
+        """Returns those of `count` records with `mark` in their properties, and the offset to go on from."""
         return scan.carrying(self._log, mark, begin, count)

@@ -1,4 +1,4 @@
-"""Messages by key: the index names candidates by hash, the log tells which of them carry the key."""
+"""Finds messages by key: the index names candidates by hash, the log tells which of them carry the key."""
 
 import contextlib
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from turbopump.store.slices import run_to_end
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Records that carry a key, oldest first, and how far the index has come."""
+    """Result of a key query: the records, oldest first; store time and log offset that the index reached."""
 
     records: list[bytes]
     index_timestamp: int
@@ -45,7 +45,7 @@ class KeyQueries:
     def query_in_slices(
         self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int
     ) -> Generator[None, None, QueryResult]:
-        """Returns what `query` returns, and yields between slices of a long search."""
+        """Generator version of `query`: returns the QueryResult, yields between slices of a long search."""
         if self._index is None:
             return QueryResult([], 0, 0)
         with contextlib.suppress(OSError):  # on a full disk the newest keys are not found yet

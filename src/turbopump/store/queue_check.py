@@ -12,7 +12,10 @@ NO_ENTRY = bytes(UNIT)
 
 
 class QueueCheck:
-    """Compares the entries of a queue with the records. `next`: offset of the next record; None: none yet."""
+    """Compares the entries of one consume queue with the records of the log, given in log order.
+
+    `next`: the queue offset that the next record must have; None before the first record.
+    """
 
     def __init__(
         self, name: str, directory: str, ext_directory: str | None, disk: Disk, findings: Findings
@@ -38,7 +41,10 @@ class QueueCheck:
         self._ext = _extension(ext_directory, disk) if ext_directory is not None else None
 
     def check(self, queue_offset: int, physical: int, size: int, tags_code: int | None) -> None:
-        """Checks the entry of a record. `tags_code` None: it depends on the broker's configuration."""
+        """Compares the queue's entry for the next record with the record; reports differences as findings.
+
+        `tags_code` None: it depends on the broker's configuration and is not compared.
+        """
         self._check_order(queue_offset, physical)
         self.next = queue_offset + 1
         found = self._entry(queue_offset)
@@ -57,7 +63,7 @@ class QueueCheck:
             self._found.add_problem("wrong entry", f"{self.name}[{queue_offset}] is {entry}, not {wanted}")
 
     def finish(self, log_begin: int, log_end: int, is_clean: bool, is_deleted: bool) -> None:
-        """Checks the rest of the queue, after the last record."""
+        """Reports missing and surplus entries as findings; to be called after the last record."""
         self._findings.merge(self._found)
         if self._missing_from is not None and self.next is not None:
             count = self.next - self._missing_from
@@ -73,7 +79,7 @@ class QueueCheck:
             self._check_end(log_end, is_clean)
 
     def forget(self) -> None:
-        """Frees memory."""
+        """Drops the cached part of the queue file to free memory; it is read again when needed."""
         self._chunk = b""
 
     def _check_order(self, queue_offset: int, physical: int) -> None:
@@ -103,7 +109,7 @@ class QueueCheck:
         return stored == wanted
 
     def _check_beginning(self, log_begin: int, log_end: int, is_clean: bool) -> None:
-        """Checks that entries before the first record point to deleted records."""
+        """Reports entries before the first record's that do not point to deleted records."""
         end = self._first if self.next is not None else self._after_files
         # Bounded by the files: the offset of a damaged record may be huge.
         for queue_offset in range(self._first_file, min(end, self._after_files)):

@@ -28,7 +28,7 @@ SWEEP_CHUNK = 1 << 12
 
 
 class ExtUnit(NamedTuple):
-    """The extension of one entry."""
+    """Extension unit of one queue entry: tag code, store time (ms) and filter bit map."""
 
     tags_code: int
     store_timestamp: int
@@ -40,14 +40,17 @@ class ExtUnit(NamedTuple):
 
 
 class Bits(NamedTuple):
-    """Bits that a bit map of `size` bytes must have for a group that is known since `born_ms`."""
+    """Bits of a group's filter: a wanted message has all of them in its bit map, if `size` bytes long.
+
+    Bit maps of messages that were stored before `born_ms` say nothing about the group.
+    """
 
     mask: int
     size: int
     born_ms: int
 
     def exclude(self, unit: ExtUnit | None) -> bool:
-        """Whether the group certainly does not want the message."""
+        """Returns whether a unit's bit map proves that the group does not want the message."""
         return (
             unit is not None
             and len(unit.bit_map) == self.size
@@ -112,7 +115,10 @@ class Extension:
     # writing
 
     def open(self, last: int | None) -> None:
-        """Continues after the unit of the queue's last entry; if it has none, after the last unit."""
+        """Continues after the unit with address `last`, of the queue's last entry, dropping what follows.
+
+        None: the last entry has no unit, and the files continue after their last one.
+        """
         for entry in self._disk.entries(self._directory):
             if not entry.size:  # a crash came before its length was on the medium
                 self._disk.remove(os.path.join(self._directory, entry.name))
@@ -126,7 +132,7 @@ class Extension:
             self.cut(position - position % self._file_size + self._file_size)
 
     def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int:
-        """Adds a unit and returns its address."""
+        """Adds a unit, in memory until `write_out`, and returns its address."""
         assert self._position >= 0, "opened before"
         size = UNIT.size + len(bit_map)
         left = self._file_size - self._position % self._file_size
@@ -139,7 +145,7 @@ class Extension:
         return position + ADDRESS_BASE
 
     def write_out(self) -> None:
-        """Writes the waiting units. When it raises OSError (full disk), they keep waiting."""
+        """Writes the waiting units to files, without a sync; after OSError (full disk) they keep waiting."""
         run, begin = bytearray(), 0
         for position, unit in self._waiting.items():
             if position != begin + len(run) or position % self._file_size == 0:
@@ -166,7 +172,7 @@ class Extension:
     # removing
 
     def cut(self, position: int) -> None:
-        """Removes all units from `position` on."""
+        """Removes all units from `position` on, in memory and on disk; the next unit goes there."""
         self._waiting = {at: unit for at, unit in self._waiting.items() if at < position}
         self._position = position
         self._chunk = b""
@@ -182,7 +188,10 @@ class Extension:
                 file.close()
 
     def _clear(self, file: PlainFile, at: int) -> None:
-        """Clears a file up to a chunk of zeros: bytes behind that are overwritten before they are read."""
+        """Zeroes a file from position `at` up to the first 4 KiB that are zero already.
+
+        Bytes behind those are overwritten before they are read.
+        """
         while at < self._file_size:
             length = min(SWEEP_CHUNK, self._file_size - at)
             if file.read_at(at, length) == bytes(length):

@@ -63,7 +63,7 @@ class ToSync:
 
 
 class QueueFiles:
-    """Opens, checks and removes the files of all consume queues; what queues need of the store besides."""
+    """The files of all consume queues: opens, checks, removes and syncs them. Implements QueueContext."""
 
     def __init__(self, config: StoreConfig, disk: Disk, log: CommitLog) -> None:
         self.dirty: dict[ConsumeQueue, None] = {}
@@ -108,13 +108,13 @@ class QueueFiles:
         return self._log.min_offset
 
     def counted(self, physical: int) -> tuple[int, int]:
-        """Returns the store time of a record, and the number of messages in it."""
+        """Returns store time and number of messages of the record at log offset `physical`."""
         at = physical % self._log.file_size
         buffer = self._log.files.mapped(physical - at).buffer
         return timestamp_at(buffer, at), inner.count(properties_of(buffer, at))
 
     def described(self, topic: str, physical: int) -> tuple[int, bytes]:
-        """Returns the store time of a message, and its bit map."""
+        """Returns store time and filter bit map of the message at log offset `physical`."""
         at = physical % self._log.file_size
         buffer = self._log.files.mapped(physical - at).buffer
         bits = self.bit_map(topic, properties_of(buffer, at)) if self.bit_map is not None else b""
@@ -165,12 +165,12 @@ class QueueFiles:
         return self._batch_file_size if of_batches else self._file_size
 
     def begin(self, topic: str, queue_id: int) -> None:
-        """Counts a queue that is about to get its first file."""
+        """Adds a queue that is about to get its first file to `count`, unless its directory exists."""
         if not self.exists(topic, queue_id):
             self.count += 1
 
     def extension(self, topic: str, queue_id: int) -> Extension:
-        """Returns the extension files of a queue."""
+        """Returns a new `Extension` object for the extension files of a queue."""
         directory = os.path.join(self._ext_root, topic, str(queue_id))
         return Extension(directory, self._ext_file_size, self._disk, self._extension_written)
 
@@ -180,7 +180,7 @@ class QueueFiles:
             self._changed_dirs.add(os.path.dirname(path))
 
     def file_starts(self, topic: str, queue_id: int) -> list[int]:
-        """Returns the positions in a queue at which its files begin. Raises UnusableStore for a gap."""
+        """Returns the byte positions at which a queue's files begin. Raises UnusableStore for a gap."""
         directory = self._directory(topic, queue_id)
         file_size = self.size_of_files(topic in self.batch_topics)
         starts = []
@@ -267,7 +267,7 @@ class QueueFiles:
             self.removed_from.add(directory)
 
     def _heal(self, topic: str, queue_id: int, starts: list[int], file_size: int) -> list[int]:
-        """Keeps the files before the first missing one, which a crash took before a checkpoint."""
+        """Removes the files after the first missing one, which a crash took; returns the starts of others."""
         kept = [start for number, start in enumerate(starts) if start == starts[0] + number * file_size]
         for start in starts[len(kept) :]:
             self.remove_file(topic, queue_id, start)
@@ -299,7 +299,7 @@ class QueueFiles:
     # syncing
 
     def take_to_sync(self) -> ToSync:
-        """Hands over what has to be synced so that everything written until now survives a crash."""
+        """Returns the files and directories to sync, and forgets them: the caller has to sync them."""
         topics = {os.path.dirname(directory) for directory in self._changed_dirs}
         roots = {self.root, self.batch_root, self._ext_root, os.path.dirname(self.root)} if topics else set()
         taken = ToSync(self.root, self.to_sync, self._changed_dirs | topics | roots)
@@ -308,7 +308,7 @@ class QueueFiles:
 
     @contextlib.contextmanager
     def taken_to_sync(self) -> Iterator[ToSync]:
-        """Hands over what a block has to sync; puts it back when the block fails."""
+        """Context manager that gives what its block has to sync, and takes it back when the block raises."""
         taken = self.take_to_sync()
         try:
             yield taken
@@ -322,7 +322,10 @@ class QueueFiles:
         return not (self.to_sync or self._changed_dirs)  # doubtful files are among those to sync
 
     def put_back(self, untaken: ToSync) -> None:
-        """Takes back what could not be synced. Its pages may count as clean now, so it is written again."""
+        """Takes back files that could not be synced and marks them as `doubtful`, to be written again.
+
+        The kernel may count their pages as clean.
+        """
         self.to_sync |= untaken.files
         self.doubtful |= untaken.files
         self._changed_dirs |= {os.path.dirname(path) for path in untaken.files}
@@ -349,7 +352,7 @@ class QueueFiles:
 
 
 def batch_topics(config_dir: str, disk: Disk) -> set[str]:
-    """Returns the topics of `topics.json` that have batch queues."""
+    """Returns the topics of `topics.json` that have batch queues; none if the file cannot be read."""
     try:
         table = dialect.loads(disk.read(os.path.join(config_dir, "topics.json")))["topicConfigTable"]
         return {name for name, topic in table.items() if _is_of_batches(topic)}
@@ -358,7 +361,7 @@ def batch_topics(config_dir: str, disk: Disk) -> set[str]:
 
 
 def is_directory_name(topic: str) -> bool:
-    """Whether a topic's name can be a directory's: nothing may lead out of the store."""
+    """Returns whether a topic's name can name a directory: at most 255 bytes, no path out of the store."""
     if topic in (".", "..") or "/" in topic or "\0" in topic:
         return False
     return 0 < len(topic.encode()) <= MAX_NAME

@@ -25,7 +25,7 @@ MAX_WAITING_BYTES = 64 << 20  # entries, all queues together, that recovery on a
 
 
 class QueueCounts(NamedTuple):
-    """Messages that a queue received since the last count."""
+    """Number and bytes of the messages that a queue received since the last `take_counts`."""
 
     queue: ConsumeQueue
     messages: int
@@ -33,7 +33,7 @@ class QueueCounts(NamedTuple):
 
 
 class ConsumeQueues:
-    """The consume queues of all topics."""
+    """The consume queues of all topics: finds, opens, creates and deletes them."""
 
     def __init__(self, config: StoreConfig, disk: Disk, log: CommitLog) -> None:
         self.files = QueueFiles(config, disk, log)
@@ -48,7 +48,7 @@ class ConsumeQueues:
         self._awaited: OrderedDict[str, None] = OrderedDict()  # light queues that were asked for
 
     def load(self) -> None:
-        """Counts the queues on disk. Opens none."""
+        """Counts the queues on disk and finds batch topics; opens no queue. May raise UnusableStore."""
         files = self.files
         files.batch_topics = batch_topics(files.config_dir, self._disk) | set(
             files.topics_in(files.batch_root)
@@ -67,7 +67,10 @@ class ConsumeQueues:
     # finding
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Returns a queue for writing. A new queue needs no file before its first entry is written."""
+        """Returns a queue for writing, made in memory if new. Raises MessageIllegal for a bad topic length.
+
+        A new queue needs no file before its first entry is written.
+        """
         found = self._queues.get((topic, queue_id))
         if found is None:
             check_topic_size(topic)
@@ -75,7 +78,7 @@ class ConsumeQueues:
         return found
 
     def known(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Returns a queue that a file or a record names."""
+        """Returns a queue that a file or record names, opened if need be; any length of topic is accepted."""
         found = self._queues.get((topic, queue_id))
         if found is None:
             assert is_directory_name(topic), f"topic {topic!r}"
@@ -91,7 +94,7 @@ class ConsumeQueues:
         return found
 
     def light(self, name: str) -> ConsumeQueue:
-        """Returns a light queue. Of those without messages, the ones asked for last are remembered."""
+        """Returns a light queue, made in memory if new; at most 20,000 queues without messages are kept."""
         if name not in self.lights:
             self._awaited[name] = None
             self._awaited.move_to_end(name)
@@ -119,7 +122,7 @@ class ConsumeQueues:
                     yield topic, queue_id
 
     def every(self) -> Iterator[ConsumeQueue]:
-        """Yields every queue, opened one by one."""
+        """Yields every queue, on disk or in memory; opens each when it is reached."""
         for topic, queue_id in {**dict.fromkeys(self.on_disk()), **dict.fromkeys(self._queues)}:
             yield self.known(topic, queue_id)
 
@@ -128,7 +131,7 @@ class ConsumeQueues:
         return list(self._queues.values())
 
     def topics(self, but: Container[str] = ()) -> dict[str, int]:
-        """Returns the topics with queues, other than those in `but`, and the largest queue id plus one."""
+        """Returns the largest queue id plus one of each topic with queues, except the topics in `but`."""
         found: dict[str, int] = {}
         for root in (self.files.root, self.files.batch_root):
             for topic in (entry.name for entry in self._disk.entries(root) if entry.name not in but):
@@ -153,7 +156,10 @@ class ConsumeQueues:
             self.files.batch_topics.discard(topic)
 
     def take_counts(self) -> list[QueueCounts]:
-        """Returns the queues that received messages since the last call, and how many."""
+        """Returns number and bytes of new messages of each queue since the last call; resets the counters.
+
+        Light queues are not counted.
+        """
         found = []
         for queue in self.files.fresh.union(self.dirty):
             messages, size = queue.next_offset - queue.counted, queue.put_bytes
@@ -174,19 +180,19 @@ class ConsumeQueues:
         self.files.remove_topic(topic)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Removes one queue, and the directory of its topic with the last. See `remove_queue`."""
+        """Removes a queue with its files; the topic's directory too after the last. See `remove_queue`."""
         self.lights.discard(topic)
         if (queue := self._queues.pop((topic, queue_id), None)) is not None:
             queue.delete()
         self.files.remove_queue(topic, queue_id)
 
     def clear(self) -> None:
-        """Removes every queue: there is no log that they could point into."""
+        """Removes every queue with its files; for a store whose log has no files."""
         for topic in {topic for topic, _ in self.on_disk()} | {topic for topic, _ in self._queues}:
             self.delete_topic(topic)
 
     def write_out(self, limit: int) -> int:
-        """Writes entries of up to `limit` queues, the longest waiting first; returns how many remain."""
+        """Writes entries of up to `limit` queues, longest waiting first; returns how many queues remain."""
         try:
             for queue in list(self.dirty)[:limit]:
                 queue.write_out()

@@ -57,7 +57,7 @@ class GetStatus(Enum):
 
 
 class GetResult(msgspec.Struct, gc=False):
-    """Records that were read, the offset to continue from, and the extent of the queue."""
+    """Result of a read: status, bytes of records, queue offset to continue from, extent of the queue."""
 
     status: GetStatus
     next_offset: int
@@ -102,7 +102,7 @@ class QueueReader:
         bits: Bits | None = None,
         bulk_bytes: int = 0,
     ) -> GetResult:
-        """Reads up to `max_count` messages from `offset` on.
+        """Reads up to `max_count` messages from queue offset `offset` on, as bytes of records.
 
         Unless `may_wait`, raises NotInMemory where the disk would block. `accepts` filters by tag code,
         `matches` by the property strings of at most `most` messages; `bits` excludes messages by their bit
@@ -137,7 +137,7 @@ class QueueReader:
         return self._scan(queue, units, offset, hot, cold, accepts, matches, bits, (low, high))
 
     def _limits(self, bulk_bytes: int) -> tuple[Limit, Limit]:
-        """Returns the limits of one answer, for messages in memory and for those on disk."""
+        """Returns the limits (bytes, messages) of one answer: of records in memory, and of those on disk."""
         bulk = min(bulk_bytes, self._max_bulk_bytes)
         if bulk <= self._hot[0]:
             return self._hot, self._cold
@@ -209,7 +209,7 @@ class QueueReader:
             raise NotInMemory(missing)
 
     def properties(self, queue: ConsumeQueue, offset: int) -> bytes:
-        """Returns the property string of a queue's message; empty when it is not there."""
+        """Returns the property string of the message at a queue offset; empty when it is not there."""
         entry = queue.entry(offset)
         found = self._log.locate(entry[0]) if entry is not None else None
         return properties_of(*found) if found is not None else b""
@@ -220,7 +220,7 @@ class QueueReader:
         return first is not None and self.is_hot(first[0])
 
     async def fetch(self, places: list[tuple[str, int, int]]) -> None:
-        """Brings into memory what NotInMemory named, in a worker thread."""
+        """Reads the places that NotInMemory named into the page cache, in a worker thread."""
         await self._workers.read(fetch, self._disk, places)
 
     async def bring(self, records: Iterable[tuple[int, int]]) -> None:
@@ -337,7 +337,7 @@ class QueueReader:
 
 
 def fetch(disk: Disk, places: list[tuple[str, int, int]]) -> None:
-    """Brings parts of files into memory, blocking, and reads ahead, since readers continue there."""
+    """Reads parts (path, position, length) of files, and what follows, into the page cache. Blocks."""
     for path, position, length in places:
         try:
             file = disk.open_plain(path)
@@ -382,7 +382,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 
 def _narrowed(limit: Limit, max_bytes: int | None, max_count: int) -> Limit:
-    """Returns a limit reduced to what the pull asks for."""
+    """Returns the limit (bytes, messages) reduced to the `max_bytes` and `max_count` of a pull."""
     asked = MAX_BYTES if max_bytes is None else min(max(max_bytes, MIN_ANSWER_BYTES), MAX_BYTES)
     return min(limit[0], asked), min(limit[1], max_count)
 

@@ -37,7 +37,7 @@ WRITE_OUT_EVERY = 1 << 16  # records
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was rebuilt."""
+    """Result of a rebuild: number of records and queues, extent of the log, unread files."""
 
     records: int
     queues: int
@@ -50,7 +50,7 @@ class Rebuilt:
 def rebuild(
     directory: str, disk: Disk | None = None, clock: Clock | None = None, config: StoreConfig | None = None
 ) -> Generator[Progress, None, Rebuilt]:
-    """Yields progress and returns what was rebuilt. Raises AlreadyLocked.
+    """Rebuilds queues and index from the log, yielding progress; returns a Rebuilt. Raises AlreadyLocked.
 
     `config` has the sizes of files; without it they are those of the existing files, or Apache's defaults.
     """
@@ -123,7 +123,7 @@ def _forget(directory: str, disk: Disk, abort: str) -> None:
 
 
 class _Rebuild:
-    """One run over the log, which dispatches every record again."""
+    """One run over the log that dispatches every record again, to new queues and a new index."""
 
     def __init__(
         self, config: StoreConfig, disk: Disk, clock: Clock, were_of_batches: set[str], was_clean: bool
@@ -162,7 +162,7 @@ class _Rebuild:
             files.close()
 
     def _read_all(self) -> Generator[Progress, None, int]:
-        """Dispatches all records and returns the end of the last one."""
+        """Dispatches the records up to the first damage, yielding progress; returns the end of the last."""
         files, size = self._log.files, self._config.commit_log_file_size
         end = self._log.min_offset
         for number, start in enumerate(files.starts, 1):

@@ -36,7 +36,7 @@ log_line = logging.getLogger("turbopump.store")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Where the log ends after recovery."""
+    """Result of recovery: end of the log, last record, its store time, offset where reading began."""
 
     end: int
     last_record: int  # -1: there is none
@@ -46,7 +46,7 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where reading begins, and from which offset on records go to their queues and to the index."""
+    """Plan of a recovery: where reading begins, from which log offset on entries and keys are added."""
 
     start: int
     entries_from: int
@@ -56,11 +56,11 @@ class Plan:
 
 
 class _MissingEntries(Exception):
-    """A queue lacks entries of records before the ones that are read."""
+    """Raised when a queue lacks entries of records that lie before the part of the log that is read."""
 
 
 class _Torn(Exception):
-    """A record passes every test, and yet a part of it never reached the medium."""
+    """Raised for a record that passes every test although a part of it never reached the medium."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
@@ -149,7 +149,7 @@ class Recovery:
         return Plan(min(start, keys_from), start, keys_from, cut_queues=self._crashed, cut_log=True)
 
     def _note_holds(self) -> bool:
-        """Whether the files still agree with the note."""
+        """Returns whether the log and the number of queues still agree with the checkpoint's note."""
         note = self._checkpoint.note
         assert note is not None, "asked only when there is one"
         size = self._size_at(note.last_record)
@@ -162,7 +162,7 @@ class Recovery:
         return self._size_at(end) == 0 and next_start == note.complete
 
     def _file_by_checkpoint(self) -> int:
-        """Returns the last file before whose first record all is on the medium, by Apache's fields."""
+        """Returns the start of the last file before which all is on the medium, by the checkpoint."""
         checkpoint = self._checkpoint
         limit = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - CLOCK_MARGIN_MS
 
@@ -176,7 +176,7 @@ class Recovery:
         return self._last_file(is_early_enough)
 
     def _file_by_queues(self) -> int:
-        """Returns the last file whose first record was dispatched, and with it all records before."""
+        """Returns the start of the last file whose first record, and all before it, were dispatched."""
         newest = max((queue.last_physical for queue in self._queues.every()), default=-1)
         return self._last_file(lambda start: start <= newest)
 
@@ -188,7 +188,7 @@ class Recovery:
         return starts[0]
 
     def _index_end(self) -> int:
-        """Returns the offset of the last message in the index, where reading for keys can begin."""
+        """Returns the log offset of the last message in the index, where reading for keys can begin."""
         assert self._index is not None, "asked only when there is one"
         end = max(self._index.end_offset, self._log.min_offset)
         return end if self._size_at(end) > 0 else self._file_start(end)
@@ -196,7 +196,7 @@ class Recovery:
     # reading
 
     def _read(self, plan: Plan) -> int:
-        """Dispatches the records from `plan.start` on; returns the end of the last one."""
+        """Dispatches the records from `plan.start` on, after cutting queues if planned; returns the end."""
         note = self._checkpoint.note
         if note is not None and plan.entries_from < note.complete:
             self._disown()  # queues are rebuilt: until then the checkpoint must not count
@@ -218,7 +218,7 @@ class Recovery:
         return offset
 
     def _scan(self, start: int, position: int, plan: Plan) -> tuple[int, int]:
-        """Dispatches the records of one file; returns the position behind the last, and what came there."""
+        """Dispatches a file's records; returns the position after the last, and BLANK or NO_RECORD."""
         buffer = self._log.files.reading_ahead(start).buffer
         each, size = self._put(plan), self._log.file_size
         try:
@@ -227,7 +227,7 @@ class Recovery:
             return torn.offset - start, NO_RECORD
 
     def _put(self, plan: Plan) -> Callable[[Found], None]:
-        """Returns a function that dispatches one record by the plan."""
+        """Returns a function that dispatches one record by the plan; it raises _Torn or _MissingEntries."""
         dispatch, queues = self._dispatcher.dispatch, self._queues
         entries_from, keys_from = plan.entries_from, plan.keys_from
         durable = plan.entries_from if self._crashed else ANY
@@ -248,13 +248,13 @@ class Recovery:
         return put
 
     def _gap(self, found: Found, plan: Plan) -> None:
-        """Handles a record whose predecessors in its queue are missing; they may be in the part not read."""
+        """Fills the gap before a record in its queue, or raises _MissingEntries if the log may have them."""
         if plan.entries_from > self._log.min_offset:
             raise _MissingEntries
         self._dispatcher.dispatch_after_gap(found)
 
     def _check_beginning(self, end: int) -> None:
-        """Refuses a log without a single readable record, instead of clearing it.
+        """Raises UnusableStore for a log without a single readable record, instead of clearing it.
 
         Unless a crash is known to have come before any record was on the medium.
         """
@@ -287,7 +287,7 @@ class Recovery:
                 self._index.truncate(end)
 
     def _settle(self, plan: Plan, end: int) -> None:
-        """Brings everything that was read to the medium.
+        """Syncs the part of the log that was read, up to `end`; with a note it is written again before.
 
         A killed process leaves pages that are on no medium yet, and that may count as clean after a failed
         sync. No record that was read may vanish later.

@@ -28,7 +28,7 @@ Guard = Callable[[int], Awaitable[bool]]
 
 
 class Retained(Protocol):
-    """The store as retention sees it: files that can be deleted, and a flag for a full disk."""
+    """Protocol: what retention needs of the store: log files to delete, and a flag for a full disk."""
 
     def log_files(self) -> Sequence[LogFile]:
         """Returns the files of the log, oldest first."""
@@ -38,14 +38,14 @@ class Retained(Protocol):
         """Makes deletions durable."""
 
     def min_offset_changed(self) -> None:
-        """Lets consume queues and index follow after log files were deleted."""
+        """Starts removing queue and index files that point only into deleted log files."""
 
     def set_disk_full(self, full: bool, ratio: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """What one round of retention does."""
+    """Decision of one round: number of oldest log files to delete, whether the disk is too full."""
 
     delete: int  # files, from the oldest on
     disk_full: bool
@@ -88,7 +88,7 @@ def used_percent(usage: Usage) -> int:
 
 
 def hours(delete_when: str) -> set[int]:
-    """Returns the hours in `04` or `02;04;23`, unchecked; ignores anything that is not a number."""
+    """Parses the setting `deleteWhen`, such as `02;04;23`, into hours; ignores what is not a number."""
     words = (word.strip() for word in delete_when.split(";"))
     return {int(word) for word in words if word.isdecimal()}
 
@@ -114,11 +114,14 @@ class Retention:
         self._config = config
 
     def ask(self) -> None:
-        """Lets the next MANUAL_RUNS rounds delete expired files at any hour: an operator's request 329."""
+        """Lets the next 20 rounds delete expired files at any hour: an operator's request (code 329)."""
         self._asked = MANUAL_RUNS
 
     async def run(self) -> None:
-        """Runs until cancelled. The usage of the disk counts at once; deletion begins after a minute."""
+        """Runs a round every `clean_interval_ms` until cancelled; deletes nothing in the first minute.
+
+        The usage of the disk counts at once.
+        """
         started = self._clock.monotonic()
         while True:
             may_delete = self._clock.monotonic() - started >= FIRST_AFTER_S
@@ -131,7 +134,7 @@ class Retention:
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:
-        """Checks once and returns how many files were deleted; 0 at once while another round runs."""
+        """Checks the disks, deletes expired log files and returns how many; 0 while another round runs."""
         if self._is_deleting:
             return 0
         self._is_deleting = True

@@ -86,9 +86,9 @@ def scan(
 
 
 def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
-    """Returns the origins of the next `count` records: their "prepared transaction offset", where it is set.
+    """Returns the "prepared transaction offsets" that the next `count` records name, and where to continue.
 
-    The second result is the offset to continue from. 0.6 us a record: the log is known to be whole here.
+    The second result is a log offset. 0.6 us a record: the log is known to be whole here.
     """
     found: list[int] = []
 
@@ -141,7 +141,7 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
 
 
 def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
-    """Returns where the next record begins, found from the start of the file; `limit` when there is none."""
+    """Returns the position of the first record after `position`, walking from the start; `limit`: none."""
     at = 0
     while at <= position:
         size = measure_at(buffer, start, at, limit, check_crc=False)
@@ -169,7 +169,7 @@ def is_torn(found: Found, log: CommitLog) -> bool:
 
 
 def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:
-    """Returns the fields of a record of any kind; or BLANK, or NO_RECORD."""
+    """Decodes the fields of the record, of any kind, at a position; else returns BLANK or NO_RECORD."""
     size = measure_at(buffer, start, position, limit, check_crc)
     if size <= 0:
         return size

@@ -48,7 +48,7 @@ class LogFiles:
         self.removed_from: set[str] = set()  # directories to sync, so that removed names do not come back
 
     def load(self) -> None:
-        """Finds the files. Raises UnusableStore for anything that cannot be a part of this log."""
+        """Finds the files of the log and sets `starts`. Raises UnusableStore for a foreign file or a gap."""
         found = [
             entry
             for entry in self._disk.entries(self.directory)
@@ -84,19 +84,19 @@ class LogFiles:
         return self._keep(start, found)
 
     def reading_ahead(self, start: int) -> MappedFile:
-        """Returns a file that is about to be read from front to back."""
+        """Returns the mapped file at `start`, advising the kernel that it is read from front to back."""
         mapped = self.mapped(start)
         _advise(mapped.buffer, "MADV_NORMAL")
         return mapped
 
     def for_writing(self, start: int) -> MappedFile:
-        """Returns the last file, which continues to be written."""
+        """Returns the mapped file at `start`, the last one, advising the kernel that it is written to."""
         mapped = self.mapped(start)
         _advise(mapped.buffer, self._writing_advice)
         return mapped
 
     def append_file(self, start: int) -> MappedFile:
-        """Returns the next file, made before or now. Raises OSError when the disk is full."""
+        """Adds the next file, made ahead or now, to the log and returns it. Raises OSError on a full disk."""
         with self._creating:
             made = self._ahead.pop(start, None)
             if made is None:
@@ -106,14 +106,14 @@ class LogFiles:
         return self._keep(start, made)
 
     def create_ahead(self, start: int) -> None:
-        """Makes a file that `append_file` will ask for. Harmless when it comes too late."""
+        """Creates the file that starts at `start` for a later `append_file`; no-op if the log has it."""
         with self._creating:
             is_late = bool(self.starts) and start <= self.starts[-1]  # it may even have been deleted again
             if start not in self._ahead and not is_late:
                 self._ahead[start] = self._create(start)
 
     def create_durably(self, start: int) -> None:
-        """Makes a file ahead in a worker thread, and syncs its name.
+        """Creates a file ahead and syncs its name. Blocks, so it is called in a worker thread.
 
         The sync holds no lock, so that the append loop never waits for it.
         """
@@ -124,7 +124,7 @@ class LogFiles:
             self._unsynced_names.difference_update(names)
 
     def _create(self, start: int) -> MappedFile:
-        """Makes a file. Its name becomes durable with its first sync, in the thread of the flusher.
+        """Creates and maps a file; its name becomes durable with its first sync, by the flusher.
 
         Of several such names, file systems keep the earlier ones: the log has no gap after a power failure.
         """
@@ -154,7 +154,7 @@ class LogFiles:
             self._ahead.clear()
 
     def remove(self, start: int, durably: bool = True) -> None:
-        """Removes the first or the last file.
+        """Removes the first or the last file of the log; asserts that `start` is one of them.
 
         Unless `durably`, `removed_from` has to be synced before the next one is removed.
         """
@@ -187,7 +187,10 @@ class LogFiles:
         return kept
 
     def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
-        """Copies a part of a file to another directory, into a file of the same size with zeros around it."""
+        """Copies bytes [begin, end) of a file into a full-size file in `directory`; returns its path.
+
+        The rest of that file is zeros.
+        """
         kept = self._free_name(start, directory)
         part = os.path.join(directory, UNFINISHED)
         self._copy(start, begin, end, part)
@@ -272,10 +275,10 @@ def _is_name(entry: Entry) -> bool:
 
 
 def touch(buffer: Buffer, begin: int, end: int) -> bool:
-    """Brings pages into memory for writing: 4 us each, against 10 us when the append loop faults on each.
+    """Brings pages [begin, end) into memory for writing; returns False when the system cannot do it.
 
-    The contents stay. The call holds the interpreter lock, so only small parts are requested at a time.
-    Returns False when the system cannot do it.
+    The contents stay. 4 us a page, against 10 us when the append loop faults on each. The call holds the
+    interpreter lock, so only small parts are requested at a time.
     """
     if not isinstance(buffer, mmap.mmap) or sys.platform != "linux":
         return False
@@ -287,6 +290,9 @@ def touch(buffer: Buffer, begin: int, end: int) -> bool:
 
 
 def _advise(buffer: Buffer, advice: str) -> None:
-    """Maps are made for random access, which suits writing: see `runtime/disk.py`."""
+    """Gives the kernel advice, by a name such as "MADV_NORMAL", about a mapped file; else does nothing.
+
+    Maps are made for random access, which suits writing: see `runtime/disk.py`.
+    """
     if isinstance(buffer, mmap.mmap) and hasattr(mmap, advice):
         buffer.madvise(getattr(mmap, advice))

@@ -8,7 +8,7 @@ R = TypeVar("R")
 
 
 def run_to_end(work: Generator[object, None, R]) -> R:
-    """Runs all slices without a pause and returns the result."""
+    """Runs a generator to its end without a pause and returns its value."""
     while True:
         try:
             next(work)
@@ -18,7 +18,7 @@ def run_to_end(work: Generator[object, None, R]) -> R:
 
 
 async def run_in_slices(work: Generator[object, None, R]) -> R:
-    """Runs the slices and returns the result; whatever else waits on the loop runs between two slices."""
+    """Runs a generator to its end and returns its value; the event loop runs other work between slices."""
     while True:
         try:
             next(work)

@@ -55,7 +55,7 @@ log_line = logging.getLogger("turbopump.store")
 
 
 class Store:
-    """An open store by its parts: `Store.open`, `await start()`, `await close()`."""
+    """An open message store, assembled from its parts: `Store.open`, `await start()`, `await close()`."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Store:
         progress: Callable[[str], None] | None = None,
         twins: Twins | None = None,
     ) -> "Store":
-        """Takes the lock and recovers, blocking. Raises AlreadyLocked or UnusableStore."""
+        """Locks the directory, recovers, returns the store; blocks. Raises AlreadyLocked, UnusableStore."""
         check_layout(config, disk)
         disk.make_dirs(config.root_dir)  # the log may be elsewhere
         disk.make_dirs(config.log_dir)
@@ -177,7 +177,10 @@ class Store:
     def _read_log(
         self, saved: Checkpoint, crashed: bool, progress: Callable[[str], None] | None
     ) -> Recovered:
-        """Runs recovery, which on a full disk keeps in memory what can be written later."""
+        """Runs recovery and returns its result. Raises NoRoom when the disk is too full to finish it.
+
+        What can be written later is kept in memory on a full disk.
+        """
         dispatcher = _RecoveryDispatcher(
             self.commit_log, self.queues, self._appender, self.index, self._history, self._twins
         )
@@ -276,7 +279,7 @@ class _RetainedLog:
 
 
 class _RecoveryDispatcher(Dispatcher):
-    """Dispatches in recovery: on a full disk keys stay in memory, up to MAX_KEYS; upkeep puts them later."""
+    """Dispatcher for recovery: on a full disk it keeps up to MAX_KEYS keys in memory, for upkeep to put."""
 
     _found_no_room = False
 
@@ -292,7 +295,7 @@ class _RecoveryDispatcher(Dispatcher):
 
 
 def check_layout(config: StoreConfig, disk: Disk) -> None:
-    """Raises UnusableStore for a layout with parts that would not be kept up to date."""
+    """Raises UnusableStore when `storePathCommitLog` names several directories."""
     if "," in config.log_dir:
         raise UnusableStore("storePathCommitLog names several directories: only one is supported")
 

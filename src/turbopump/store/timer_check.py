@@ -37,7 +37,7 @@ class TimerCheckNote:
 
 @dataclass(frozen=True, slots=True)
 class TimerCheck:
-    """The contents of `config/timercheck`."""
+    """Contents of `config/timercheck`: time up to which timers fired, and what is in the wheel."""
 
     read_ms: int
     log_end: int
@@ -57,12 +57,12 @@ class TimerCheck:
 
     @property
     def public(self) -> bytes:
-        """The bytes that Apache's slaves ask for."""
+        """First 56 bytes of the file, without the note: the part that Apache's slaves ask for."""
         return self.encode()[: PUBLIC.size]
 
 
 def decode(data: bytes) -> TimerCheck:
-    """Reads `timercheck`. Raises ValueError when the contents are impossible."""
+    """Decodes the bytes of `timercheck`. Raises ValueError when the contents are impossible."""
     if len(data) < PUBLIC.size:
         raise ValueError(f"timercheck must have at least {PUBLIC.size} bytes, got {len(data)}")
     read_ms, log_end, queue_offset, _, _, written_ms, counter = PUBLIC.unpack_from(data)

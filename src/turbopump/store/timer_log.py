@@ -40,7 +40,7 @@ CHAIN_BLOCK = 1 << 12  # bytes of one read along a chain: its units may be near 
 
 
 class Unit(NamedTuple):
-    """One waiting message: its record in the commit log and the time of its slot."""
+    """A unit of the timer log: one waiting message, by its record in the commit log, and its slot."""
 
     previous: int
     magic: int
@@ -68,12 +68,12 @@ class Unit(NamedTuple):
 
     @property
     def rolls(self) -> bool:
-        """Whether it is due beyond the end of the wheel, and re-enters the wheel at its slot's time."""
+        """Whether the message is due beyond the end of the wheel and re-enters it at its slot's time."""
         return self.magic & ROLL != 0
 
     @property
     def recalls(self) -> bool:
-        """Whether it recalls another message. A unit with the bits of both only rolls, as in Apache."""
+        """Whether the unit recalls another message. One with the bits of both only rolls, as in Apache."""
         return self.magic & RECALL != 0 and not self.rolls
 
 
@@ -89,7 +89,7 @@ class TimerFiles(NamedTuple):
 
 
 def files_of(directory: str, disk: Disk) -> TimerFiles:
-    """Lists the files. If the first has an impossible size or start, all are strays."""
+    """Lists the files of `timerlog/`; if the first has an impossible size or start, all are strays."""
     found = [
         (int(entry.name), entry.size)
         for entry in disk.entries(directory)
@@ -133,7 +133,7 @@ def walk_units(at: int, file_size: int, starts: list[int], read: Read) -> Iterat
 
 
 class TimerLog:
-    """Appends units and reads them by position."""
+    """The timer log: appends units of waiting messages and reads them by position."""
 
     def __init__(self, directory: str, file_size: int, disk: Disk) -> None:
         """Opens the log. `file_size` is used if there are no files yet; existing ones keep their size."""
@@ -158,7 +158,7 @@ class TimerLog:
     # writing
 
     def append(self, unit: Unit) -> int:
-        """Appends a unit and returns its position."""
+        """Appends a unit, in memory until `write_out`, and returns its position."""
         left = self.file_size - self.end % self.file_size
         if left < UNIT_SIZE + BLANK.size:
             self._tail += BLANK.pack(left, 0, BLANK_MAGIC).ljust(left, b"\0")
@@ -167,7 +167,7 @@ class TimerLog:
         return at
 
     def write_out(self) -> None:
-        """Writes the waiting units. When it raises OSError, the rest keeps waiting."""
+        """Writes the waiting units to files, without a sync; after OSError the rest keeps waiting."""
         while self._tail:
             start = self._written - self._written % self.file_size
             part = self._tail[: start + self.file_size - self._written]
@@ -178,12 +178,12 @@ class TimerLog:
             del self._tail[: len(part)]
 
     def disable(self, at: int) -> None:
-        """Marks a unit that must not fire any more. It stays in the chain of its slot."""
+        """Marks the unit at a position so that it never fires; it stays in the chain of its slot."""
         self._patch(at + EXACT_AT, EXACT.pack(0))
         self._patch(at + MAGIC_AT, MAGIC.pack(DEAD))
 
     def relink(self, at: int, previous: int) -> None:
-        """Sets the previous unit of a unit, when slots had another length at the time it was written."""
+        """Sets the previous unit of the unit at `at`, which was written when slots had another length."""
         self._patch(at + PREVIOUS_AT, PREVIOUS.pack(previous))
 
     def _patch(self, at: int, data: bytes) -> None:
@@ -194,7 +194,7 @@ class TimerLog:
         self._block = (0, b"")
 
     def cut(self, end: int) -> None:
-        """Removes everything from `end` on, also bytes that could be taken for units."""
+        """Removes everything from position `end` on, also bytes that could be taken for units."""
         self._tail.clear()
         self._block = (0, b"")
         for start in self._strays:
@@ -211,13 +211,16 @@ class TimerLog:
         self._written = max(end, self.begin)
 
     def to_sync(self) -> list[PlainFile]:
-        """Hands over the files with unsynced bytes, to be synced in a worker thread."""
+        """Returns the files with unsynced bytes, and forgets them: the caller syncs them in a thread."""
         files = [self._file(start) for start in sorted(self._unsynced) if start in self._starts]
         self._unsynced.clear()
         return files
 
     def sync_names(self) -> None:
-        """Syncs the names of new files, in a worker thread, before their contents count as safe."""
+        """Syncs the directory if it has new files, before their contents count as safe. Blocks.
+
+        Called in a worker thread.
+        """
         if not self._has_new_names:
             return
         self._has_new_names = False  # first: the loop may make another file meanwhile
@@ -229,7 +232,10 @@ class TimerLog:
             raise
 
     def sync_failed(self, files: list[PlainFile]) -> None:
-        """Writes files again whose sync failed: their pages may count as clean now. Raises OSError."""
+        """Rewrites files whose sync failed and counts them as unsynced again. Raises OSError.
+
+        Their pages may count as clean now.
+        """
         for file in files:
             start = int(os.path.basename(file.path))
             if start in self._starts:
@@ -238,7 +244,7 @@ class TimerLog:
                     file.write_at(at, file.read_at(at, REWRITTEN))
 
     def delete_before(self, log_min: int) -> None:
-        """Removes files whose units all point at deleted records, never the last one."""
+        """Removes files whose units all point to commit log offsets below `log_min`, never the last file."""
         while len(self._starts) > 1 and self._last_offset(self._starts[0]) < log_min:
             self._remove(self._starts[0])
             self.begin = self._starts[0]
@@ -268,14 +274,17 @@ class TimerLog:
         return self._file(start).read_at(at, length)
 
     def _read_block(self, at: int) -> tuple[int, bytes]:
-        """Reads the bytes up to and including a unit: chains go backwards."""
+        """Reads up to 4 KiB that end with the unit at `at`; returns their position and bytes.
+
+        Chains go backwards.
+        """
         start = at - at % self.file_size
         base = max(start, at + UNIT_SIZE - CHAIN_BLOCK)
         self._block = base, self._file(start).read_at(base - start, at + UNIT_SIZE - base)
         return self._block
 
     def _last_offset(self, start: int) -> int:
-        """Returns the largest record offset in a file that is followed by another."""
+        """Returns the commit log offset in the last unit of a full file; -1 when it is unreadable."""
         count = (self.file_size - BLANK.size) // UNIT_SIZE
         unit = self.unit(start + (count - 1) * UNIT_SIZE)
         return unit.offset if unit is not None else -1

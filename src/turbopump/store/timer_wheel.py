@@ -20,7 +20,7 @@ CHUNK = 128 * SLOT.size
 
 
 class Slot(NamedTuple):
-    """The chain of units of one slot."""
+    """One slot of the timer wheel: positions of its chain's first and last unit, and their number."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ EMPTY = Slot(-1, -1, 0)
 
 
 class TimerWheel:
-    """The slots of the wheel, by time."""
+    """The timer wheel: a file with a slot for each unit of time, found by time in ms."""
 
     def __init__(self, path: str, disk: Disk, precision_ms: int) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class TimerWheel:
         self._file: PlainFile | None = None  # made with the first write
 
     def begin(self, slots: Mapping[int, Slot]) -> None:
-        """Sets all slots, by time in ms; others in the file are cleared. Raises OSError."""
+        """Replaces all slots, in memory and on disk, by the given ones, by time in ms. Raises OSError."""
         self._occupied = bytearray(self.slots)
         self._unwritten.clear()
         if self._disk.exists(self._path):
@@ -64,13 +64,13 @@ class TimerWheel:
         return Slot(first, last, count) if time == time_ms // self._precision_ms else EMPTY
 
     def put(self, time_ms: int, slot: Slot) -> None:
-        """Sets a slot, in memory until `write_out`."""
+        """Sets the slot of a time, in memory until `write_out`."""
         index = self._index(time_ms)
         self._unwritten[index] = SLOT.pack(time_ms // self._precision_ms, *slot, 0)
         self._occupied[index] = 1
 
     def write_out(self) -> None:
-        """Writes the changed slots. When it raises OSError, they keep waiting."""
+        """Writes the changed slots to the file, without a sync; after OSError they keep waiting."""
         if self._unwritten:
             file = self._file or self._open()
             for index, packed in self._unwritten.items():
@@ -78,11 +78,11 @@ class TimerWheel:
             self._unwritten.clear()
 
     def empty(self, time_ms: int) -> None:
-        """Marks a slot whose units have fired. As in Apache, the file keeps it: its time is past."""
+        """Marks a time's slot as unused in memory, after its units fired; the file keeps it, as in Apache."""
         self._occupied[self._index(time_ms)] = 0
 
     def next_after(self, time_ms: int) -> int | None:
-        """Returns the next time with a used slot, within one turn of the wheel; None: all are empty."""
+        """Returns the next time (ms) with a used slot, within one turn of the wheel; None: all are empty."""
         index = self._index(time_ms)
         at = self._occupied.find(1, index + 1)
         if at < 0:

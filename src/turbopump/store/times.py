@@ -31,7 +31,7 @@ class Boundary(Enum):
 
 
 class Readable(Protocol):
-    """A log whose bytes can be read by offset."""
+    """Protocol of a log whose bytes can be read by log offset."""
 
     def read(self, offset: int, size: int) -> bytes | None: ...
 
@@ -45,7 +45,7 @@ class MessageTimes:
         self._workers = workers
 
     def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Returns the queue offset of the message stored at or around a time; see `offset_by_time`."""
+        """Returns a queue offset by store time: LOWER first at or after it, UPPER last at or before it."""
         return offset_by_time(self._log, queue, time_ms, boundary)
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int:
@@ -71,7 +71,7 @@ class MessageTimes:
         return {offset: found.get(offset, -1) for offset in offsets}
 
     async def stored_since(self, time_ms: int) -> int:
-        """Returns the start of a log file before which no record was stored at this time or later."""
+        """Returns the start of the log file from which on records stored at `time_ms` or later can be."""
         starts = list(self._log.files.starts)
         times = await self.read(starts)
         before = [start for start in starts if 0 < times[start] < time_ms]
@@ -81,10 +81,9 @@ class MessageTimes:
 def offset_by_time(
     log: Readable, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER
 ) -> int:
-    """Returns the queue offset of a message by store time.
+    """Returns a queue offset by store time: LOWER first at or after it, UPPER last at or before it.
 
-    LOWER: the first message stored then or later, or the end. UPPER: the last one stored then or before, or
-    the first.
+    Where there is none, LOWER gives the end of the queue and UPPER its first message.
     """
     low, high = queue.min_offset, queue.max_offset
     times = _Times(log, queue)
@@ -135,7 +134,7 @@ def timestamp_at(buffer: Buffer, position: int) -> int:
 
 
 class _Times:
-    """The store times of a queue's messages, for bisection."""
+    """Sequence view of a queue for `bisect`: item n is the store time of the message at queue offset n."""
 
     def __init__(self, log: Readable, queue: ConsumeQueue) -> None:
         self._log = log

@@ -60,7 +60,7 @@ def dump(
     disk: Disk | None = None,
     log_dir: str = "",
 ) -> Iterator[Record]:
-    """Yields records in log order; skips damaged parts.
+    """Yields the selected records of a store's log in log order; skips damaged parts.
 
     The parameters select a topic, a queue, log offsets in [begin, end), queue offsets in [queue_begin,
     queue_end), and the first `count` of these.

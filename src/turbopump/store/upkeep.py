@@ -50,7 +50,7 @@ class MaintainedParts:
 
 
 class Upkeep:
-    """Takes checkpoints, writes out queues, makes and removes files."""
+    """Maintains an open store: takes checkpoints, writes out queues, creates and removes files."""
 
     def __init__(
         self, parts: MaintainedParts, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers
@@ -73,7 +73,7 @@ class Upkeep:
         self._is_stopping = False
 
     def start(self, tasks: Tasks) -> None:
-        """Starts what is done at intervals. The tasks belong to the caller, which cancels them."""
+        """Starts the periodic work as tasks in `tasks`, which the caller owns and cancels."""
         config = self._config
         work: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (AHEAD_INTERVAL_S, self.make_next_file),
@@ -106,7 +106,7 @@ class Upkeep:
         self._dispatcher.advance(self._log.committed)
 
     async def make_next_file(self) -> None:
-        """Makes the next log file ahead.
+        """Creates the next log file ahead, in a worker thread, if it is time to; ignores OSError.
 
         When this fails, the append loop tries again and reports the error.
         """
@@ -117,7 +117,10 @@ class Upkeep:
             self._flags.clear(Reason.NO_ROOM)
 
     async def write_out_full(self) -> None:
-        """Writes queues with at least a page of entries; those of ten thousand quiet topics can wait."""
+        """Writes entries of queues with at least 4 KiB waiting, or of all if 16 MiB wait or QUEUES_STUCK.
+
+        Those of ten thousand quiet topics can wait.
+        """
         waiting = list(self._queues.dirty)
         is_stuck = self._flags.is_set(Reason.QUEUES_STUCK)  # then only an attempt can tell
         if not is_stuck and sum(len(queue.tail) for queue in waiting) < MAX_WAITING_BYTES:
@@ -125,7 +128,7 @@ class Upkeep:
         await self.write_out(waiting)
 
     async def write_out(self, waiting: list[ConsumeQueue]) -> None:
-        """Writes the entries of these queues to their files, in slices."""
+        """Writes entries of these queues to files, in slices; on OSError refuses messages until it works."""
         try:
             for at in range(0, len(waiting), QUEUES_PER_TURN):
                 for queue in waiting[at : at + QUEUES_PER_TURN]:
@@ -154,7 +157,7 @@ class Upkeep:
         return self._disk.exists(self._abort)
 
     def mark_running(self) -> None:
-        """Makes the file `abort` before anything is changed. On a full disk the store can only be read."""
+        """Creates the file `abort` before anything is changed; on a full disk refuses messages instead."""
         try:
             _mark(self._disk, self._abort)
         except OSError as error:
@@ -164,7 +167,7 @@ class Upkeep:
             self._flags.set(Reason.NO_ABORT, str(error))
 
     async def mark_late(self) -> None:
-        """Makes the file `abort` as soon as the disk has space for it."""
+        """Creates the file `abort` if that failed at the start, and accepts messages once it exists."""
         if self._flags.is_set(Reason.NO_ABORT):
             with contextlib.suppress(OSError):
                 await self._workers.run(_mark, self._disk, self._abort)
@@ -172,7 +175,7 @@ class Upkeep:
                 log_line.info("Made %s; accepting messages again", self._abort)
 
     def mark_stopped(self) -> None:
-        """Removes the file `abort`, after everything is on the medium."""
+        """Removes the file `abort`, durably. Called after everything is on the medium."""
         if self.is_marked:  # an operator may have removed it
             self._disk.remove(self._abort)
             self._disk.sync_dir(self._config.root_dir)
@@ -216,12 +219,12 @@ class Upkeep:
             log_line.error("Cannot take a checkpoint; retrying: %s", error)
 
     def is_taken(self, complete: int) -> bool:
-        """Whether the last checkpoint covers the log up to `complete` and is still true."""
+        """Returns whether the last checkpoint covers the log up to `complete` and all files are synced."""
         note = self._saved.note
         return note is not None and note.complete == complete and self._queues.files.is_synced
 
     async def _write_out_below(self, complete: int) -> bool:
-        """Writes queues and index and waits for the log; returns whether all of it succeeded."""
+        """Writes queues and index, waits for the log's sync up to `complete`; False: something failed."""
         await self.write_out(list(self._queues.dirty))
         try:
             while self._dispatcher.indexed < complete:
@@ -234,7 +237,7 @@ class Upkeep:
         return await self._flusher.wait_durable(complete) is Durability.DISK
 
     def take_first_checkpoint(self) -> None:
-        """Takes a checkpoint after recovery. If it fails, e.g. on a full disk, the store can be read only."""
+        """Takes a checkpoint after recovery; logs OSError, and refuses messages if entries are unwritten."""
         try:
             self.take_checkpoint_now()
         except OSError as error:
@@ -244,7 +247,7 @@ class Upkeep:
                 log_line.error("Cannot take a checkpoint; retrying: %s", error)
 
     def take_checkpoint_now(self) -> None:
-        """Takes a checkpoint, blocking. The log is synced and dispatched already. Raises OSError."""
+        """Takes a checkpoint, blocking. The log must be synced and dispatched. Raises OSError."""
         complete, last_record, timestamp = self._dispatcher.state()
         for queue in list(self._queues.dirty):
             queue.write_out()
@@ -277,9 +280,9 @@ class Upkeep:
             self._index.delete_before(log_min)
 
     async def clean_queues(self, is_wanted: Callable[[str, int], bool]) -> list[tuple[str, int]]:
-        """Removes queue files without messages in the log, and empty queues that are not wanted.
+        """Removes queue files of deleted messages, and empty unwanted queues; returns the latter.
 
-        Returns topic and id of the removed queues.
+        They are named by topic and queue id.
         """
         await self.follow_log()
         queues = self._queues
@@ -315,7 +318,10 @@ class Upkeep:
             raise
 
     def disown_checkpoint(self) -> None:
-        """Invalidates the checkpoint before the log is cut: a crash on the way must not find it valid."""
+        """Replaces the saved checkpoint by an empty one before the log is cut or queues rebuilt. Blocks.
+
+        A crash on the way must not find it valid.
+        """
         self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)
         checkpoints.save(self._disk, self._path, self._saved)
 
@@ -348,20 +354,21 @@ class Upkeep:
         return kept
 
     async def expect_fewer_queues(self, going: int) -> None:
-        """Prepares the checkpoint for the deletion of `going` queues: their absence is no loss after a crash.
+        """Lowers the checkpoint's number of queues by `going` before these are deleted.
 
-        Nothing may be awaited between this and the deletion: a checkpoint would count them again.
+        Without that, their absence would count as a loss after a crash. Nothing may be awaited between this
+        and the deletion: a checkpoint would count them again.
         """
         async with self._one_at_a_time:
             if (note := self._saved.note) is not None:
                 await self._note_queues(min(note.queues, self._queues.files.count) - going)
 
     async def expect_deletion(self, topic: str) -> None:
-        """Prepares the checkpoint for the deletion of a topic's queues; see `expect_fewer_queues`."""
+        """Lowers the checkpoint's number of queues before a topic is deleted; see `expect_fewer_queues`."""
         await self.expect_fewer_queues(self._queues.count_of(topic))
 
     async def _recount(self) -> None:
-        """Corrects the checkpoint when queues were deleted while the disk thread wrote it."""
+        """Lowers the checkpoint's number of queues if some were deleted while the disk thread wrote it."""
         while self._saved.note is not None and self._queues.files.count < self._saved.note.queues:
             await self._note_queues(self._queues.files.count)
 
@@ -378,7 +385,7 @@ class Upkeep:
         return self._index.sync() if self._index is not None else (0, 0)
 
     def _publish_index(self) -> tuple[int, int]:
-        """Writes the index into its map; returns time and offset of the first message in the newest file."""
+        """Publishes the index; returns store time and log offset of the first message in its newest file."""
         if self._index is None:
             return sys.maxsize, sys.maxsize
         self._index.publish()
@@ -392,7 +399,7 @@ class Upkeep:
         index_begin: tuple[int, int],
         index_state: tuple[int, int],
     ) -> Checkpoint:
-        """Returns the new checkpoint.
+        """Returns a new checkpoint for the log below `complete`, with fields that are safe for Apache too.
 
         Apache, started after a kill, deletes the newest index file and puts keys again from where these
         fields allow: that must not be later than where the file begins.
@@ -415,7 +422,7 @@ def _sync_directories(disk: Disk, directories: set[str]) -> None:
 
 
 def _mark(disk: Disk, path: str) -> None:
-    """Makes the file `abort`. An empty one serves as well, and often fits on a full disk."""
+    """Creates the file `abort`, empty if the disk is full, and syncs its name. Raises OSError."""
     if not disk.exists(path):
         try:
             disk.write(path, str(os.getpid()).encode())

@@ -34,7 +34,7 @@ MAX_QUEUES_IN_MEMORY = 1024  # queues that keep a chunk of their entries
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Bytes of the log that are done, and in all."""
+    """Progress of a tool: bytes of the log that are done, and in all."""
 
     done: int
     total: int
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(slots=True)
 class TopicCount:
-    """Records, bytes and queues of a topic."""
+    """Number of records and bytes, and ids of the queues, that the log has of a topic."""
 
     records: int = 0
     bytes: int = 0
@@ -51,7 +51,7 @@ class TopicCount:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """Result of `verify`."""
+    """Result of `verify`: extent of the log, counts of each topic, problems and notes."""
 
     directory: str
     is_clean: bool  # no `abort` file: the store is not in use and was stopped in order
@@ -74,7 +74,10 @@ def verify(
     log_dir: str = "",
     index_shape: tuple[int, int] | None = None,
 ) -> Generator[Progress, None, VerifyReport]:
-    """Yields progress and returns the report. `index_shape`: slots and items, when they are unusual."""
+    """Checks a store, reading only; yields progress and returns the report.
+
+    `index_shape`: slots and items of an index file, when they are unusual.
+    """
     return _Verification(directory, disk or SystemDisk(), log_dir, index_shape).run()
 
 
@@ -195,7 +198,7 @@ class _Verification:
                 light.check(queue_offset, piece.offset, piece.size, tags_code)
 
     def _is_left_over(self, fields: Fields, queue: QueueCheck | BatchCheck) -> bool:
-        """Whether a record behind damage is older than those before it."""
+        """Whether a record after damage is older than those before: left from an earlier use of the file."""
         is_in_queue = fields.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
         if is_in_queue and queue.next is not None:
             return fields.queue_offset < queue.next
@@ -211,7 +214,7 @@ class _Verification:
         topic.queues.add(fields.queue_id)
 
     def _queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck | None:
-        """Returns the check of a queue; None when there cannot be such a queue."""
+        """Returns the check of a queue, made if need be; None when there cannot be such a queue."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -267,7 +270,7 @@ def _tags_code(fields: Fields, tag: bytes) -> int | None:
 
 
 def _key_hashes(fields: Fields, tag: bytes) -> tuple[list[int], int | None]:
-    """Returns the hashes of the keys that must be in the index, and of the one that may be."""
+    """Returns the hashes of the keys that the index must have, and of the tag, which it may have."""
     prefix = _prefix_hash(fields.topic)
     unique_key, keys = find(fields.properties, UNIQUE_KEY), find(fields.properties, KEYS)
     found = [_absolute(extend_hash(prefix, text_of(unique_key)))] if unique_key else []

@@ -26,7 +26,7 @@ BATCH = 1000  # records of one scan
 
 
 class Kind(Enum):
-    """What a piece of the log is."""
+    """Kind of a piece of the log: record, blank, damaged or unused bytes."""
 
     RECORD = auto()
     BAD_CRC = auto()  # a record whose body does not match its checksum, with records behind it
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """One file of the log."""
+    """One file of the log: the log offset of its first byte, its size and path."""
 
     start: int
     size: int
@@ -63,7 +63,7 @@ class Fields:
 
 @dataclass(slots=True)
 class Piece:
-    """A part of the log. `buffer` is valid until the next piece is requested."""
+    """A piece of the log: a record, or the bytes between two. `buffer` is valid until the next piece."""
 
     kind: Kind
     offset: int
@@ -86,7 +86,7 @@ def log_parts(directory: str, disk: Disk) -> list[LogPart]:
 
 
 def walk(parts: list[LogPart], disk: Disk) -> Iterator[Piece]:
-    """Yields pieces that cover every byte of the parts, in order."""
+    """Yields pieces that cover every byte of these log files, in order."""
     unknown: list[Piece] = []  # damage if a record follows, otherwise the tail of the log
     for part in parts:
         if part.size == 0:
@@ -147,7 +147,7 @@ def _walk_file(buffer: Buffer, part: LogPart) -> Iterator[Piece]:
 
 
 def _records(buffer: Buffer, position: int, part: LogPart) -> list[Found]:
-    """Returns the records from a position on, up to BATCH of them."""
+    """Returns the records from a position of a log file on, up to BATCH of them."""
     found: list[Found] = []
 
     def keep(one: Found) -> None:
@@ -161,7 +161,7 @@ def _records(buffer: Buffer, position: int, part: LogPart) -> list[Found]:
 
 
 class _EnoughError(Exception):
-    """Ends a scan that has found BATCH records."""
+    """Raised to end a scan that has found BATCH records."""
 
 
 @lru_cache(maxsize=4096)
@@ -182,7 +182,7 @@ def _look(buffer: Buffer, position: int, part: LogPart) -> tuple[Kind, int]:
 
 
 def _next_record(buffer: Buffer, position: int, part: LogPart) -> int:
-    """Returns where the next whole record with a true offset begins; the end of the file when none does."""
+    """Returns the position of the next whole record that names its own offset; the file's size: none."""
     found = [part.size]
     for magic in MAGICS:
         at = position + 3
@@ -195,7 +195,7 @@ def _next_record(buffer: Buffer, position: int, part: LogPart) -> int:
 
 
 def part_of(disk: Disk, path: str, at: int, length: int) -> bytes:
-    """Returns bytes of a file, fewer at its end; none of a file that is empty or deleted."""
+    """Returns `length` bytes of a file, fewer at its end; none if the file is empty or deleted."""
     try:
         mapped = disk.open_mapped(path, writable=False)
     except (FileNotFoundError, ValueError):

@@ -72,14 +72,14 @@ class WheelCheck:
         return walk_units(files.starts[0], files.size, files.starts, read)
 
     def check(self, offset: int, size: int, packed: bytes) -> None:
-        """Checks the unit of a timed message of the log."""
+        """Compares the unit of a timed message with the message; reports differences as findings."""
         while self._next is not None and self._next[1].offset < offset:
             self._take(*self._next, None, 0)
         if self._next is not None and self._next[1].offset == offset:
             self._take(*self._next, packed, size)
 
     def _take(self, at: int, unit: Unit, packed: bytes | None, size: int) -> None:
-        """Checks the next unit with the properties of its message; None: the log has no such message."""
+        """Compares a unit with its message's properties (None: no such message) and reads the next unit."""
         self._next = next(self._units, None)
         self._end = at + UNIT_SIZE
         slot = unit.slot_ms // self._precision_ms
@@ -105,7 +105,7 @@ class WheelCheck:
         return note.precision_ms if note is not None else PRECISION_MS
 
     def finish(self) -> None:
-        """Checks the remaining units and the wheel, after the last record."""
+        """Checks the remaining units and the wheel; to be called after the last record."""
         while self._next is not None:
             self._take(*self._next, None, 0)
         for mapped in self._maps.values():
@@ -147,7 +147,7 @@ class WheelCheck:
 
     @property
     def _counted_end(self) -> int:
-        """Position up to which units are known to have been written."""
+        """Position in the timer log up to which units are known to have been written."""
         return self._check.log_end if self._check is not None else 0
 
     @property
