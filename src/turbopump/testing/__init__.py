@@ -1,4 +1,4 @@
-"""Tests of programs that use RocketMQ: a whole cluster in the test's process, in real or virtual time.
+"""Test support for programs that use RocketMQ: a cluster in the test's process, in real or virtual time.
 
     from turbopump.testing import Cluster
 

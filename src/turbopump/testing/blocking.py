@@ -311,7 +311,7 @@ class Cluster:
         return ClusterClock(self)
 
     def now(self) -> datetime:
-        """Returns the cluster's time."""
+        """Returns the cluster's time, real or virtual, as a datetime in UTC."""
         return self._core.now()
 
     def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
@@ -345,7 +345,10 @@ def _standing_loop() -> VirtualLoop:
 
 
 class _OnThread(Face[C]):
-    """A blocking client whose core runs in the loop of its cluster, not in the shared one."""
+    """Mixin for a blocking client whose async core runs in the event loop of its cluster.
+
+    Others run in the loop that all blocking clients share.
+    """
 
     _thread: LoopThread
 
@@ -367,7 +370,7 @@ class _OnThread(Face[C]):
 
 
 class _SelfStarting:
-    """Starts a blocking consumer with its first handler."""
+    """Mixin that starts a blocking consumer when its first handler is registered."""
 
     def on(self, *args: Any, **options: Any) -> Callable[[T], T]:
         register: Callable[[T], T] = super().on(*args, **options)  # type: ignore[misc]
@@ -389,7 +392,7 @@ class _SelfStarting:
 
 
 async def _done(what: Callable[[], None]) -> None:
-    """Calls `what` in the thread of the loop, which owns the state that `what` changes."""
+    """Coroutine that calls `what`, to run it in the loop's thread, which owns the state that it changes."""
     what()
 
 

@@ -47,7 +47,7 @@ class ClusterClientSettings:
     _hosts: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def of_client(self) -> dict[str, Any]:
-        """Returns name servers and world for one client: in virtual time each is a separate host."""
+        """Returns `name_servers` and `world` for one client; in virtual time each has its own IP address."""
         world = self.world
         if self.network is not None:
             third, last = divmod(next(self._hosts), 250)
@@ -55,18 +55,21 @@ class ClusterClientSettings:
         return {"name_servers": self.name_servers, "world": world}
 
     def of_producer(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the settings of a producer; those given win."""
+        """Returns the arguments of a producer: the cluster's defaults, overridden by `given`."""
         return {**self.of_client(), **({} if self.network is None else SPARING), **given}
 
     def of_pull_consumer(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the settings of a pull consumer; those given win."""
+        """Returns the arguments of a pull consumer: the cluster's defaults, overridden by `given`."""
         if self.network is None:
             return self._of_group(given)
         sparing = SPARING if given.keys() & SPARING_PULLS.keys() - SPARING.keys() else SPARING_PULLS
         return self._of_group({**sparing, **given})
 
     def of_consumer(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the settings of a push consumer; those given win. Records failures of its handlers."""
+        """Returns the arguments of a push consumer: defaults, overridden by `given`, and a failure hook.
+
+        The hook records exceptions of its handlers.
+        """
         hooks = (*given.get("hooks", ()), self.failures)
         intervals = QUICK if self.network is None else SPARING_CONSUMERS
         return self._of_group({**intervals, **given, "hooks": hooks})

@@ -67,7 +67,7 @@ class NotConsumed(AssertionError):
 
 
 class AsyncCluster:
-    """The cluster for `async with`, in the caller's event loop; `Cluster` explains the arguments.
+    """A name server and brokers in the caller's event loop, for `async with`; for arguments see `Cluster`.
 
     >>> async def main():
     ...     async with AsyncCluster() as cluster, cluster.producer() as producer:
@@ -147,7 +147,7 @@ class AsyncCluster:
         return World(self._network, clock, chance, SPARING_LIMITS, MAX_HOLD_S)
 
     def _routes_changed(self) -> None:
-        """Notifies clients once, although the name server calls this for each topic."""
+        """Schedules one notification of the clients, although the name server calls this for each topic."""
         if not self._is_notifying:
             self._is_notifying = True
             self._tasks.start(self._notify_of_routes(), name="notify clients of routes")
@@ -369,7 +369,7 @@ class AsyncCluster:
         return behind
 
     def _ends(self, topic: str) -> dict[MessageQueue, int]:
-        """Returns the end offsets of queues that have messages."""
+        """Returns the next queue offset of each queue of the topic that has messages."""
         ends = {queue: end for broker in self._servers.brokers for queue, end in broker.ends(topic).items()}
         return {queue: end for queue, end in ends.items() if end}
 
@@ -380,7 +380,7 @@ class AsyncCluster:
         return self.world.clock
 
     def now(self) -> datetime:
-        """Returns the cluster's time."""
+        """Returns the cluster's time, real or virtual, as a datetime in UTC."""
         return datetime.fromtimestamp(self.world.clock.now_ms() / 1000, UTC)
 
     async def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
@@ -410,7 +410,7 @@ class _Closable:
 
 
 def host_of(client: Any) -> str:
-    """Returns the address of a client of a virtual cluster."""
+    """Returns the IP address of a client of a virtual cluster; raises RuntimeError for any other client."""
     core = getattr(client, "_core", client)
     world: World = core.world if isinstance(core, Admin) else core._world
     if not isinstance(world.network, Host):
@@ -419,7 +419,7 @@ def host_of(client: Any) -> str:
 
 
 async def commit_now(client: object, group: str) -> None:
-    """Makes a consumer of the group commit its offsets now, not after the interval."""
+    """Commits the offsets of a push consumer of the group now; does nothing for any other client."""
     from turbopump.client.push.consumer import Consumer
 
     if isinstance(client, Consumer) and client.group == group and client._member is not None:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class PowerCut(BaseException):
-    """The machine is off. Not an Exception, so that the program under test does not catch it."""
+    """Raised when the simulated machine is off. No Exception, so that the tested program cannot catch it."""
 
 
 class SimulatedDisk:
@@ -50,10 +50,11 @@ class SimulatedDisk:
         self._operations_left = operations
 
     def fail_sync(self, after: int = 0, path_part: str = "") -> None:
-        """Raises EIO in the next sync, after `after` good ones, of a file whose path contains `path_part`."""
+        """Makes a sync of a file with `path_part` in its path raise EIO, after `after` good ones."""
         self._syncs_to_fail.append((after, path_part))
 
     def crash(self, survival: Survival = Survival.RANDOM) -> "SimulatedDisk":
+        """Turns the machine off; returns the disk as the next start finds it, with what `survival` keeps."""
         self.is_off = True
         after = SimulatedDisk(self.chance, self.clock, self.capacity)
         after.used_ratio, after.sync_failure = self.used_ratio, self.sync_failure
@@ -167,7 +168,10 @@ class SimulatedDisk:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defers syncs in the `with` block: the last takes its snapshot now and ends with `finish_syncs`."""
+        """Context manager: a sync in its block covers what is written then, but ends with `finish_syncs`.
+
+        The next operation ends it as well.
+        """
         self._is_deferring = True
         try:
             yield
@@ -181,7 +185,7 @@ class SimulatedDisk:
             self._in_flight.clear()
 
     def operation(self) -> None:
-        """Counts an operation of the disk: a moment at which the power can fail."""
+        """Counts an operation of the disk; raises PowerCut if the power is off or fails at this moment."""
         self.operations += 1
         if self._operations_left is not None:
             self._operations_left -= 1
@@ -207,7 +211,10 @@ class SimulatedDisk:
             sync.finish()
 
     def take_space(self, size: int) -> None:
-        """Allocates space. Sums up the used space only when it could be too much: there may be many files."""
+        """Allocates `size` bytes. Raises OSError (ENOSPC) when the simulated disk is full.
+
+        Sums up the used space only when it could be too much: there may be many files.
+        """
         if size <= 0:
             return
         self._used_at_most += size
@@ -246,11 +253,11 @@ class SimulatedWorkers:
         self._stall_s = self._read_stall_s = 0.0
 
     def stall(self, seconds: float) -> None:
-        """Delays the next job."""
+        """Delays the next job by `seconds` of virtual time."""
         self._stall_s = seconds
 
     def stall_reads(self, seconds: float) -> None:
-        """Delays every read until the next call."""
+        """Delays every read by `seconds` of virtual time, until `stall_reads` is called again."""
         self._read_stall_s = seconds
 
     async def run(self, work: Callable[..., T], *args: object) -> T:

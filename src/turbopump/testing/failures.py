@@ -14,7 +14,7 @@ Expected = type[BaseException] | tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailure:
-    """One call of a handler that raised."""
+    """Record of one handler call that raised: group, topic, message id and exception."""
 
     group: str
     topic: str
@@ -38,7 +38,7 @@ class HandlerFailures:
             self._kept.append(HandlerFailure(context.group, first.topic, first.message_id, error))
 
     def check(self, group: str, topic: str, expected: Expected) -> None:
-        """Raises the first unexpected failure of the group with the topic, once."""
+        """Raises the group's first recorded failure for the topic that is not `expected`; forgets it."""
         for failed in list(self._kept):
             if (failed.group, failed.topic) != (group, topic):
                 continue

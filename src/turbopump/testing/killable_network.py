@@ -8,7 +8,7 @@ from turbopump.runtime.network import Listener, Network, ProtocolFactory
 
 
 class KillableNetwork:
-    """`runtime.network.Network` over another one, real or in memory, with `kill`."""
+    """The network of one server, over a real or in-memory one, with `kill` to cut the server off."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -25,7 +25,7 @@ MAX_SKIPS = 16  # turns of a busy loop without polling sockets and other threads
 
 
 class Stuck(RuntimeError):
-    """Nothing is ready and no timer is set: the awaited event will never happen."""
+    """Raised when nothing is ready and no timer is set: the awaited event will never happen."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -58,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_held(self) -> bool:
-        """Tells whether a working thread holds the clock."""
+        """Whether a working thread holds the clock, so that virtual time stands still."""
         if self._at_work:
             return True
         at_work = _given_to_handlers(self) - self._handlers_waiting
@@ -108,7 +108,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         outcome.add_done_callback(lambda _: self._at_work.discard(work))
 
     def accounted(self, call: Coroutine[Any, Any, T], to_rest: bool) -> Coroutine[Any, Any, T]:
-        """Wraps a call of another thread that runs in the loop: time may pass until it ends.
+        """Wraps a call that another thread makes: while it runs in the loop, virtual time may pass.
 
         A handler that makes a call does not count as working while it waits for the result. `to_rest`: the
         call ends when everything that needs no time has happened, also what it has only started.
@@ -176,8 +176,9 @@ def _given_to_handlers(loop: VirtualLoop) -> int:
 
 
 def _pool_of(thread: threading.Thread, loop: VirtualLoop) -> Any:
-    """The `push.workers.Threads` of this loop that a thread belongs to; None: to none. A consumer makes its
-    threads itself, and knows nothing of virtual time.
+    """Returns the `push.workers.Threads` of this loop that a thread belongs to; None: to none of them.
+
+    A consumer makes its threads itself, and knows nothing of virtual time.
     """
     pool = getattr(thread, "_pool", None)
     return pool if getattr(pool, "_loop", None) is loop else None

@@ -42,7 +42,7 @@ class MemoryDisk:
         return _MappedFile(path, self._put(path, mmap.mmap(-1, size)), self._clock)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
-        """Maps a file. A map for reading of a file that is not open for writing shows its current content."""
+        """Maps a file. A map for reading of a file that was never changed does not show later writes."""
         content = self._find(path)
         content.mappable(writable)
         return _MappedFile(path, content, self._clock)
@@ -146,7 +146,7 @@ class MemoryDisk:
 
 
 class MemoryWorkers:
-    """`runtime.disk.Workers` without threads: runs a job now; its result is ready in the next loop turn."""
+    """`runtime.disk.Workers` without threads: runs each job on the event loop, in its next turn."""
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(0)

@@ -37,7 +37,7 @@ PERFECT = NetworkConditions()
 
 
 class MemoryNetwork:
-    """`runtime.network.Network` in memory, as host 127.0.0.1; `at` returns that of another host.
+    """`runtime.network.Network` in memory, seen from host 127.0.0.1; `at` returns it seen from another.
 
     `silent_cuts`: between hosts that are cut off, the end of a connection is not delivered either.
     """
@@ -66,11 +66,11 @@ class MemoryNetwork:
         return Host(self, ip)
 
     def cut(self, one: str, other: str) -> None:
-        """Cuts two hosts off: nothing passes, neither is notified; new connections are refused."""
+        """Cuts two hosts off from each other: nothing passes, neither is notified, connecting is refused."""
         self._cut.add(frozenset((one, other)))
 
     def join(self, one: str, other: str) -> None:
-        """Ends a cut. Delivers what was sent meanwhile, as TCP's retransmissions do."""
+        """Ends the cut between two hosts and delivers what was sent meanwhile, as TCP retransmits it."""
         self._cut.discard(frozenset((one, other)))
         for transport in list(self._pipes):
             transport.go_on()
@@ -135,7 +135,7 @@ class MemoryNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The network as one host sees it."""
+    """The in-memory network as the host with the address `ip` sees it."""
 
     network: MemoryNetwork
     ip: str

@@ -82,7 +82,7 @@ def consumer(cluster: "Cluster") -> "Iterator[Consumer]":
 
 
 def _async_fixture() -> Callable[[Callable[..., Any]], Any]:
-    """Declares an async fixture: pytest-asyncio needs its own decorator, anyio accepts plain fixtures."""
+    """Returns the decorator of async fixtures: pytest-asyncio's if it is installed, else pytest's (anyio)."""
     if find_spec("pytest_asyncio") is None:
         return pytest.fixture
     own: Callable[[Callable[..., Any]], Any] = import_module("pytest_asyncio").fixture

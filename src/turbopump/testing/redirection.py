@@ -22,7 +22,7 @@ KINDS: Mapping[type, int] = {Producer: 1, Consumer: 1, PullConsumer: 1, Admin: 0
 
 @contextlib.contextmanager
 def redirected(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object]) -> Iterator[None]:
-    """Redirects clients of `turbopump.aio`: `place` returns their arguments, `made` gets each client."""
+    """Context manager: new `turbopump.aio` clients get the arguments `place()` returns; `made` gets each."""
     with contextlib.ExitStack() as stack:
         for kind, before in KINDS.items():
             stack.enter_context(mock.patch.object(kind, "__init__", _placed(kind, before, place, made)))
@@ -31,7 +31,7 @@ def redirected(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], obj
 
 @contextlib.contextmanager
 def redirected_faces(here: Callable[[type[Any]], type[Any]], made: Callable[[Any], object]) -> Iterator[None]:
-    """Redirects blocking clients: the class of each becomes `here(class)`; `made` gets the client."""
+    """Context manager: the class of each new blocking client becomes `here(class)`; `made` gets each."""
     original = Face.__init__
 
     @functools.wraps(original)

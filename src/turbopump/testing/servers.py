@@ -105,7 +105,7 @@ class EmbeddedServers:
 
 
 def check_values(settings: Mapping[str, str]) -> None:
-    """Raises ValueError for a value that a broker would not accept."""
+    """Raises ValueError when a broker would not accept the value of one of these settings."""
     try:
         _config_with(settings)
     except ConfigError as error:
@@ -124,7 +124,7 @@ def _config_with(settings: Mapping[str, str], is_virtual: bool = False) -> Broke
 
 
 def _take_along(directory: str, disk: MemoryDisk) -> None:
-    """Copies the user's filter modules from the real disk."""
+    """Copies the user's filter modules from a real directory to the same path of `disk`."""
     if directory and os.path.isdir(directory):
         disk.make_dirs(directory)
         for file in os.scandir(directory):
@@ -171,7 +171,7 @@ class EmbeddedBroker:
         ]
 
     def ends(self, topic: str) -> dict[MessageQueue, int]:
-        """Returns the offset of the next message of each queue."""
+        """Returns the next queue offset of each queue of the topic; nothing when the broker is down."""
         store = self._store
         queues = [] if store is None else store.queues.of(topic)
         return {MessageQueue(topic, self.name, queue.queue_id): queue.max_offset for queue in queues}
@@ -206,7 +206,7 @@ class EmbeddedBroker:
             await running.stop()
 
     async def kill(self) -> None:
-        """Kills the broker as SIGKILL does. It may still write, to files that are not used any more."""
+        """Kills the broker as SIGKILL does: connections break; what it still writes is lost."""
         if self._running is not None and self._network is not None:
             self.disk = self.disk.copy()
             self._network.kill()
@@ -215,7 +215,7 @@ class EmbeddedBroker:
 
 @dataclass
 class StretchedClock(NeverSet):
-    """Virtual clock that stretches short sleeps of servers.
+    """Virtual clock for servers that turns sleeps of up to 10 s into 300 s.
 
     Servers sleep shortly only for housekeeping (preparing a file, figures of the last second, idle
     connections), and each such turn costs real time when hours of virtual time pass.
@@ -238,7 +238,7 @@ def _clock_of_servers(world: World) -> Clock:
 
 
 def _log_offsets(queue: ConsumeQueue) -> Iterator[int]:
-    """Returns the log offsets of the records of a queue, in order."""
+    """Yields the log offsets of the records of a queue, in queue order."""
     at = queue.min_offset
     while at < queue.max_offset:
         units = queue.units(at, queue.max_offset - at)

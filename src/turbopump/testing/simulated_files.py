@@ -19,7 +19,7 @@ MAX_NAME, SURELY_SHORT = 255, 63  # bytes of a file name, and characters that ne
 
 
 class Survival(Enum):
-    """Which sectors survive a crash that were written and not synced."""
+    """Which of the sectors that were written and not synced survive a crash."""
 
     LOST = "none of them"
     KEPT = "all of them: the process was killed, the machine runs on"
@@ -102,7 +102,7 @@ class SimulatedFile:
 
 
 class PendingSync:
-    """A sync under way: the dirty sectors of a file when it began."""
+    """A sync under way: the dirty sectors of a file as they were when the sync began."""
 
     def __init__(self, node: SimulatedFile) -> None:
         self.node = node
@@ -116,7 +116,7 @@ class PendingSync:
         self._write(self._sectors, len(self._snapshot))
 
     def finish_partly(self, chance: Chance) -> None:
-        """Writes some of the sectors; the length is old or new."""
+        """Brings a random part of the sectors to disk; the file's length is randomly old or new."""
         size = chance.choice([len(self.node.durable), len(self._snapshot)])
         self._write(_survivors(self._sectors, chance, Survival.RANDOM), size)
 
@@ -128,7 +128,7 @@ class PendingSync:
 
 
 class DirectoryTree:
-    """All names: as programs see them, as they are on disk, and the changes between, in order."""
+    """All paths of a simulated disk: as programs see them, as they are on disk, and pending changes."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, SimulatedFile] = {}
@@ -242,7 +242,7 @@ class DirectoryTree:
 
 
 def check_name(path: str) -> None:
-    """Raises as a system does for a name that no file can have."""
+    """Raises ValueError or OSError, as a system does, for a path that no file can have."""
     if "\0" in path:
         raise ValueError("embedded null byte")
     if len(path) > SURELY_SHORT and any(len(name.encode()) > MAX_NAME for name in path.split("/")):
