@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class NeverSet:
-    """Marks a clock whose wall time is never set: a single sleep may last until a given time of `now_ms`.
+    """Marks a clock whose wall time never jumps: one sleep can last until a given time of `now_ms`.
 
     With any other clock the wall time has to be looked at repeatedly meanwhile.
     """

@@ -26,11 +26,11 @@ Buffer = mmap.mmap | bytearray
 
 
 class AlreadyLocked(OSError):
-    """Another process holds the lock."""
+    """Raised when another process holds the lock."""
 
 
 class Entry(NamedTuple):
-    """A file or directory in a directory."""
+    """An entry of a directory: its name, its size in bytes, whether it is a directory itself."""
 
     name: str
     size: int
@@ -89,7 +89,7 @@ class PlainFile(Protocol):
 
 
 class Lock(Protocol):
-    """A lock that a process holds."""
+    """A lock of a file against other processes, held until `release`."""
 
     def release(self) -> None: ...
 
@@ -100,7 +100,7 @@ class Disk(Protocol):
     def create_mapped(
         self, path: str, size: int, sparse: bool = False, durable_name: bool = True
     ) -> MappedFile:
-        """Creates a file full of zeros. Raises OSError, for example ENOSPC.
+        """Creates and maps a file of `size` zeros. Raises OSError, for example ENOSPC.
 
         A sparse file has no blocks yet: `reserve` what is about to be written. Without `durable_name` the
         caller syncs the directory later, in a worker thread.
@@ -109,10 +109,10 @@ class Disk(Protocol):
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile: ...
 
     def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
-        """With `create`, makes the file (and its directories) when absent, `size` bytes of zeros long."""
+        """Opens a file; with `create`, makes it and its directories if absent, `size` bytes of zeros long."""
 
     def entries(self, directory: str) -> list[Entry]:
-        """Returns what is in a directory, by name; nothing if there is no such directory."""
+        """Returns the entries of a directory, sorted by name; an empty list if there is no such directory."""
 
     def exists(self, path: str) -> bool: ...
     def make_dirs(self, path: str) -> None: ...
@@ -130,7 +130,7 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
     def usage(self, path: str) -> Usage: ...
     def lock(self, path: str) -> Lock:
-        """Takes the process lock that Apache's broker takes too, or raises AlreadyLocked."""
+        """Locks a file against other processes, as Apache's broker does, or raises AlreadyLocked."""
 
 
 class Workers(Protocol):
@@ -143,7 +143,7 @@ class Workers(Protocol):
         """Runs work that must not wait behind ordinary work: syncs that answers wait for."""
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
-        """Runs work that reads, several pieces at a time."""
+        """Runs blocking work that reads; several such calls run at the same time, in threads of their own."""
 
 
 class _SystemMappedFile:
@@ -425,7 +425,10 @@ def _allocate(descriptor: int, offset: int, length: int) -> None:
 
 
 def _is_cached(descriptor: int, offset: int, length: int) -> bool:
-    """Reads without waiting for the medium, to see what is cached: about 2 us and a copy of what is there."""
+    """Returns whether a part of a file can be read without waiting for the medium; True if it is unknown.
+
+    Tries such a read: about 2 us and a copy of what is there.
+    """
     if not hasattr(os, "RWF_NOWAIT"):  # pragma: no cover - macOS
         return True
     try:

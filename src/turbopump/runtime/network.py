@@ -52,7 +52,10 @@ class _SystemListener:
 
 
 class SystemNetwork:
-    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets. With `tls`, `connect` encrypts."""
+    """The TCP network of the operating system. With `tls`, `connect` encrypts.
+
+    `TCP_NODELAY` is asyncio's default for stream sockets.
+    """
 
     BACKLOG = 1024
 
@@ -99,9 +102,10 @@ def _remember(transport: asyncio.Transport) -> None:
 
 
 def _let_go() -> None:
-    """Closes inherited connections in a forked process: they belong to the parent. Held open here too, they
-    would outlive it, and peers would not see that it is gone. The descriptor numbers stay in use, in case
-    the transports are still closed here.
+    """Closes, in a forked process, the connections inherited from the parent, to which they belong.
+
+    Held open here too, they would outlive it, and peers would not see that it is gone. The descriptor numbers
+    stay in use, in case the transports are still closed here.
     """
     if not _dialled and not _dialled_with_tls:
         return

@@ -25,7 +25,7 @@ REFUSALS = (
 
 
 class ProxyRefused(ConnectionError):
-    """The proxy answered, but did not connect us."""
+    """Raised when a SOCKS proxy does not connect us, or cannot be asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ async def request_connection(connection: "ProxyConnection", proxy: Proxy, host: 
 
 
 def address_of(host: str) -> bytes:
-    """Encodes a host as requests have it. Names are resolved by the proxy."""
+    """Encodes a host as a SOCKS5 request has it: an IP address, or a name that the proxy resolves."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -144,7 +144,7 @@ def _text(text: str) -> bytes:
 
 
 class ProxyConnection(asyncio.Protocol):
-    """The connection to a proxy, until the proxy has connected us."""
+    """Protocol of a connection to a proxy, until the proxy has connected us to the address asked for."""
 
     transport: asyncio.Transport
 
@@ -179,5 +179,5 @@ class ProxyConnection(asyncio.Protocol):
         return found
 
     def unread(self) -> bytes:
-        """Returns what came after the proxy's last answer."""
+        """Returns the bytes that came after the proxy's last answer, without removing them."""
         return bytes(self._received)

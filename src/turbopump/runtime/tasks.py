@@ -33,7 +33,7 @@ class Tasks:
     def start(
         self, coroutine: Coroutine[Any, Any, T], name: str | None = None, *, log_failure: bool = True
     ) -> "asyncio.Task[T]":
-        """Starts a task in the running loop. It is forgotten when it ends.
+        """Starts a task in the running loop and returns it. This object owns the task until it ends.
 
         A failure is logged once, with its traceback. `log_failure=False` is for a task that its starter
         awaits: the failure is raised there.
