@@ -80,7 +80,10 @@ def reply(
 
 
 def decode(frame: Frame) -> Command:
-    """Decodes a frame: 1.4 µs for the JSON header of a pull, 0.5 µs for that of a small reply."""
+    """Decodes a frame to a Command. Raises BrokenFrame.
+
+    1.4 µs for the JSON header of a pull, 0.5 µs for that of a small reply.
+    """
     encoding, header, body = frame
     if encoding != JSON:
         return _decode_binary(header, body)
@@ -96,12 +99,12 @@ def decode(frame: Frame) -> Command:
 
 
 def encode(command: Command) -> bytes:
-    """Encodes the whole frame."""
+    """Encodes a command as a whole frame."""
     return pack(command.encoding, _encode_header(command), command.body)
 
 
 def encode_within(command: Command, limit: int) -> bytes | None:
-    """Encodes the whole frame; None when it would exceed `limit`, its length field included."""
+    """Encodes a command as a whole frame; None when it would exceed `limit`, its length field included."""
     header = _encode_header(command)
     if HEAD.size + len(header) + len(command.body) > limit:
         return None
@@ -109,7 +112,7 @@ def encode_within(command: Command, limit: int) -> bytes | None:
 
 
 def encode_with(command: Command, chunks: Sequence[bytes | bytearray | memoryview]) -> bytes:
-    """Encodes the whole frame with a body in pieces (records of a pull answer), copied once."""
+    """Encodes a command as a whole frame whose body is `chunks` (records of a pull answer), copied once."""
     header = _encode_header(command)
     return b"".join((prefix(command.encoding, header, sum(map(len, chunks))), header, *chunks))
 
@@ -245,7 +248,10 @@ def _decode_binary(header: bytes, body: bytes) -> Command:
 
 
 def _read_entries(header: bytes, at: int) -> dict[str, str]:
-    """Reads entries; of two with the same name the last counts: signing clients write some twice."""
+    """Decodes the ext fields of a binary header; of two with the same name the last counts.
+
+    Signing clients write some twice.
+    """
     ext: dict[str, str] = {}
     end = len(header)
     while at < end:

@@ -24,7 +24,7 @@ _ZSTD_FRAMES = 64
 
 
 class CodecMissing(BrokenBody):
-    """The library for this compression is not installed; the body may be valid."""
+    """Raised when the library for a compression is not installed; the body may be valid."""
 
     def __init__(self, library: str) -> None:
         super().__init__(f"{library} is not installed; install turbopump[fast] to read and write such bodies")

@@ -15,7 +15,7 @@ _PACK_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\
 
 
 class ConfigError(Exception):
-    """Configuration that cannot be used: the place, and what would be accepted."""
+    """Raised for configuration that cannot be used; says the place and what would be accepted."""
 
     def __init__(self, message: str, key: str = "", line: int = 0) -> None:
         self.message = message
@@ -59,7 +59,10 @@ def _decode(data: bytes) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Joins lines that end in an odd number of backslashes; drops comments and blank lines."""
+    """Yields (line number, text) without comments and blank lines; joins lines that end in a backslash.
+
+    An even number of backslashes at the end does not join.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     index = 0
     while index < len(lines):

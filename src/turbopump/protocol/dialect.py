@@ -90,7 +90,7 @@ def standard(data: bytes, limit: int = MAX_TEXT) -> bytes:
 
 
 def _fill(plain: bytes, strings: list[bytes]) -> bytes:
-    """Puts the strings back in the places of the marks."""
+    """Returns `plain` with its marks replaced by the strings, in order."""
     out = [b""] * (2 * len(strings) + 1)
     out[0::2] = plain.split(_MARK)
     out[1::2] = strings
@@ -98,7 +98,10 @@ def _fill(plain: bytes, strings: list[bytes]) -> bytes:
 
 
 def _with_object_keys_as_strings(pieces: list[bytes], strings: list[bytes]) -> tuple[bytes, list[bytes]]:
-    """Turns object keys into strings. `pieces`: text and object keys in turn, text first and last."""
+    """Turns object keys into strings; returns the text with marks, and the strings for them.
+
+    `pieces`: text and object keys in turn, text first and last.
+    """
     kept: list[bytes] = []
     at = 0
     for text, key in zip(pieces[0::2], pieces[1::2], strict=False):
@@ -139,7 +142,7 @@ def _write(value: Any, out: list[str]) -> None:
 
 
 def _write_pretty(value: Any, out: list[str], line: str) -> None:
-    """Writes a value; `line` is the newline and the indentation of the line in which it stands."""
+    """Appends the indented JSON of a value to `out`; `line`: newline and indentation of its line."""
     pairs = _pairs(value)
     inner = line + "\t"
     if pairs is not None:

@@ -77,7 +77,7 @@ def _rows(value: object) -> list[tuple[str, object]] | None:
 
 
 def _fields(value: object) -> list[tuple[str, object]] | None:
-    """Returns the fields of a struct or dataclass that differ from their defaults."""
+    """Returns the fields of a struct or dataclass that differ from their defaults; None for other values."""
     if type(value).__repr__ is not short_repr:
         return None
     if isinstance(value, msgspec.Struct):
@@ -110,7 +110,7 @@ def _cut(items: Iterable[str], count: int) -> list[str]:
 
 
 class NotebookTable:
-    """Base of results: an HTML table in notebooks and a short `repr`. For dataclasses with `repr=False`."""
+    """Base of result dataclasses (`repr=False`): a short `repr`, and an HTML table in notebooks."""
 
     __slots__ = ()
     __repr__ = short_repr

@@ -63,7 +63,7 @@ def pack(encoding: int, header: bytes, body: bytes = b"") -> bytes:
 
 
 def prefix(encoding: int, header: bytes, body_length: int) -> bytes:
-    """Returns the length and the mark before the header."""
+    """Returns the 8 bytes before the header: frame length, encoding and header length."""
     header_length = len(header)
     assert header_length <= _HEADER_LENGTH, "a header longer than its length field"
     return HEAD.pack(4 + header_length + body_length, encoding << 24 | header_length)

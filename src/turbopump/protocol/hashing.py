@@ -34,13 +34,16 @@ def extend_hash(prefix_hash: int, text: str) -> int:
 
 
 def index_hash(text: str) -> int:
-    """Returns the absolute value, as index files hold it; 0 for the one value that has none."""
+    """Returns the absolute value of `java_hash`, as index files hold it; 0 for -2^31."""
     h = java_hash(text)
     return 0 if h == -_SIGN else abs(h)
 
 
 def _extend_wide(prefix_hash: int, text: str) -> int:
-    """Hashes any text in pieces: the high and the low bytes of its code units apart, then joined."""
+    """Returns the hash of prefix + text, from the hash of the prefix, for any text; hashes it in pieces.
+
+    The high and the low bytes of its code units are hashed apart, then joined.
+    """
     units = text.encode("utf-16-be", "surrogatepass")
     high, low = units[0::2], units[1::2]
     h = prefix_hash

@@ -21,7 +21,7 @@ _HEX = tuple(f"{byte:02X}" for byte in range(256))
 
 
 def pack_host(ip: str, port: int) -> bytes:
-    """Packs 8 bytes for IPv4 (also when mapped into IPv6), 20 for IPv6. Raises ValueError for other text."""
+    """Packs address and port: 8 bytes for IPv4 (also mapped into IPv6), 20 for IPv6. Raises ValueError."""
     return _packed_address(ip) + _PORT.pack(port)
 
 
@@ -38,12 +38,12 @@ def host_text(host: bytes) -> str:
 
 
 def offset_id(host: bytes, offset: int) -> str:
-    """Returns the id by which the broker finds a stored message."""
+    """Returns the offset message id, by which a broker finds a message: hex of host and log offset."""
     return (host + _OFFSET.pack(offset)).hex().upper()
 
 
 def parse_offset_id(text: str) -> tuple[str, int, int]:
-    """Returns (ip, port, commit-log offset). Raises SystemFailure."""
+    """Parses an offset message id to (ip, port, commit-log offset). Raises SystemFailure."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -94,7 +94,7 @@ def _packed_address(ip: str) -> bytes:
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
-    """Returns start and end of the month in local time, as Apache's tools assume when they read an id."""
+    """Returns start and end (ms) of the month in local time, which Apache's tools assume in an id."""
     now = time.localtime(now_ms / 1000)
     start = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     end = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))

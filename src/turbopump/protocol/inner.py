@@ -29,7 +29,7 @@ Message = tuple[int, bytes, bytes]
 
 
 def is_wrapped(sys_flag: int) -> bool:
-    """Tells whether the body is a batch that a reader has to split."""
+    """Returns whether the sys flag marks a record whose body is a batch that a reader has to split."""
     return sys_flag & FLAGS == FLAGS
 
 
@@ -42,7 +42,7 @@ def count(properties: bytes) -> int:
 
 
 def unwrapped(body: bytes, properties: bytes, queue_offset: int) -> Iterator[tuple[int, Message]]:
-    """Returns the messages with their offsets. Raises BrokenBody."""
+    """Yields queue offset and (flag, body, properties) of each message of a batch. Raises BrokenBody."""
     base = props.find(properties, props.INNER_BASE) or ""
     first = int(base) if base.isascii() and base.isdigit() else queue_offset
     for number, message in enumerate(batch.split(body)):
@@ -68,7 +68,7 @@ def messages_of(record: Record) -> list[Record]:
 
 
 def checked(body: bytes, properties: dict[str, str]) -> list[Message]:
-    """Returns the messages of a body sent as an inner batch. Raises BrokenBody."""
+    """Splits the body of an inner batch; raises BrokenBody unless INNER_NUM is its number of messages."""
     messages = batch.split(body)
     said = props.number(properties.get(props.INNER_NUM, ""))
     if said != len(messages) or not 0 < len(messages) <= MAX_MESSAGES:

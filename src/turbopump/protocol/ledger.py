@@ -40,7 +40,7 @@ class Book(msgspec.Struct):
 
 
 class BookSummary(msgspec.Struct, frozen=True):
-    """One book in the list of a broker.
+    """Summary of one book, in a broker's answer to LEDGER_LIST.
 
     `state`: open, unsettled (brokers have half messages to end), expired, or elsewhere (another broker is
     its home).
@@ -72,7 +72,7 @@ def read_summaries(body: bytes) -> list[BookSummary]:
 
 
 def read_batches(body: bytes) -> list[int]:
-    """Reads a list of batches; an empty body is an empty list."""
+    """Decodes a list of batch numbers; an empty body is an empty list. Raises BrokenBody."""
     return _read(body, _BATCHES) if body else []
 
 

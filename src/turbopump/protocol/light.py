@@ -36,12 +36,12 @@ def takes_part(topic: str) -> bool:
 
 
 def named(text: str) -> list[str]:
-    """Returns the names in a property, each once."""
+    """Splits the property INNER_MULTI_DISPATCH into names of light queues, each once."""
     return [name for name in dict.fromkeys(text.split(SEPARATOR)) if name]
 
 
 def is_good(name: str) -> bool:
-    """Tells whether a light queue can have this name."""
+    """Returns whether a light queue can have this name: it begins with %LMQ% and can name a directory."""
     if not name.startswith(LIGHT_PREFIX) or "/" in name or "\0" in name:
         return False
     return len(LIGHT_PREFIX) < len(name.encode("utf-8", "replace")) <= MAX_NAME
@@ -69,7 +69,7 @@ def places(properties: bytes) -> list[tuple[str, int]]:
 
 
 def with_places(properties: bytes, found: list[tuple[str, int]]) -> bytes:
-    """Returns the property string of a message that is in exactly these light queues."""
+    """Returns the property string changed so that the message is in exactly these light queues."""
     for mark in (OFFSETS_MARK, NAMES_MARK):
         properties = props.without(properties, mark)
     text = properties.decode("utf-8", "replace")

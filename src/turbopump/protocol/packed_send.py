@@ -23,7 +23,10 @@ BORN, PROPERTIES = "g", "i"
 
 
 def head_of(code: int, fields: Mapping[str, str]) -> bytes:
-    """Packs the header of sends with these fields, up to the born time; without born time and properties."""
+    """Packs the front of the JSON header of sends, up to the born time, with these fields.
+
+    They must not have born time and properties.
+    """
     assert fields
     assert not {BORN, PROPERTIES} & fields.keys()
     return b'{"code":%d,"extFields":%b,"%b":"' % (int(code), _json(fields)[:-1], BORN.encode())

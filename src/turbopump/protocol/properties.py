@@ -86,7 +86,7 @@ TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
 
 def parse(text: str | bytes) -> dict[str, str]:
-    """Parses all pairs. About 0.25 µs a pair: on hot paths use `find`."""
+    """Parses a property string to a dict. About 0.25 µs a pair: on hot paths use `find`."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     pairs: dict[str, str] = {}
@@ -109,7 +109,7 @@ def pack(pairs: Mapping[str, str]) -> str:
 
 
 def find(text: str | bytes, name: str) -> str | None:
-    """Returns the value of one property without parsing the others: 0.4 µs in 100 characters."""
+    """Returns the value of one property, None if absent, without parsing the others: 0.4 µs in 100 bytes."""
     if isinstance(text, bytes):
         return _find_in_bytes(text, name)
     _, found_name, tail = f"\x02{text}".rpartition(f"\x02{name}\x01")
@@ -120,14 +120,14 @@ def find(text: str | bytes, name: str) -> str | None:
 
 
 def append(text: str, name: str, value: str) -> str:
-    """Appends a pair; the last pair of a 4.9 string first gets its missing \\x02."""
+    """Returns the property string with a pair appended; a 4.9 string first gets its missing \\x02."""
     if text and not text.endswith(PAIR_END):
         text += PAIR_END
     return f"{text}{name}{NAME_END}{value}{PAIR_END}"
 
 
 def without(packed: bytes, mark: bytes) -> bytes:
-    """Removes the property whose name and separator are `mark` from a stored string."""
+    """Returns a stored property string without the property whose name and separator are `mark`."""
     at = packed.find(mark)
     if at < 0:
         return packed

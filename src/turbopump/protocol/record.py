@@ -80,7 +80,7 @@ class Record(msgspec.Struct, gc=False):
     magic: int = MAGIC_V1
 
     def property_map(self) -> dict[str, str]:
-        """Parses all properties, at each call: this costs more than the rest of the record."""
+        """Parses all properties to a new dict at each call: this costs more than the rest of the record."""
         return props.parse(self.properties)
 
     @property
@@ -97,14 +97,15 @@ class Record(msgspec.Struct, gc=False):
 
 
 def crc31(data: Buffer) -> int:
-    """CRC-32 without its top bit: Java keeps it as a positive int."""
+    """Returns the CRC-32 without its top bit: Java keeps it as a positive int."""
     return crc32(data) & 0x7FFFFFFF
 
 
 def decode(buffer: Buffer, position: int = 0) -> Record:
-    """Decodes the record at `position`: 1.7 µs. Does not check the crc of the body; `measure` does that.
+    """Decodes the record at `position` without checking the body's crc. Raises BrokenRecord.
 
-    A topic that is not UTF-8 is read with U+FFFD, as Java does: what `measure` accepts can always be read.
+    1.7 µs. The crc is checked by `measure`. A topic that is not UTF-8 is read with U+FFFD, as Java does: what
+    `measure` accepts can always be read.
     """
     head = HEAD_V4
     try:
@@ -157,7 +158,10 @@ def decode(buffer: Buffer, position: int = 0) -> Record:
 
 
 def decode_all(buffer: Buffer) -> Iterator[Record]:
-    """Decodes the adjacent records of a pull answer: 1.1 µs each. Leaves rare and broken ones to `decode`."""
+    """Yields the adjacent records of a pull answer, decoded: 1.1 µs each. Raises BrokenRecord.
+
+    Leaves rare and broken ones to `decode`.
+    """
     at, end = 0, len(buffer)
     unpack = HEAD_V4.unpack_from
     topic_bytes, topic = b"", ""
@@ -300,7 +304,7 @@ def _blank_or_nothing(buffer: Buffer, position: int, limit: int) -> int:
 
 
 def body_of(record: Record) -> bytes:
-    """Returns the body as it was sent, decompressed."""
+    """Returns the body of a record, decompressed if its sys flag says so. Raises BrokenBody."""
     if not record.sys_flag & COMPRESSED:
         return record.body
     from turbopump.protocol.compression import decompress

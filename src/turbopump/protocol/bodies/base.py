@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Decodes a body as this struct. Raises BrokenBody."""
+    """Decodes a JSON body, standard or in fastjson's dialect, to a struct `kind`. Raises BrokenBody."""
     decoder = _decoder(kind)
     try:
         return decoder.decode(data)  # type: ignore[no-any-return]
@@ -49,7 +49,7 @@ class Body(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True):
 
 
 class DialectBody(Body):
-    """Base of bodies that contain a map with integer or queue keys."""
+    """Base of bodies with integer or queue keys in a map, which are written in fastjson's dialect."""
 
     def encode(self) -> bytes:
         return dialect.dumps(self)
@@ -92,7 +92,7 @@ class _QueueFields(msgspec.Struct):
 
 
 def always(value: Any) -> Any:
-    """Declares a default that is written too."""
+    """Declares a field default that is written even when the field has this value."""
     return msgspec.field(default_factory=lambda: value)
 
 
@@ -118,7 +118,10 @@ def _write_custom(value: Any) -> Any:
 
 
 def _read_custom(kind: type[Any], value: Any) -> Any:
-    """Reads a queue from an object, or from its text where it is a key; the text may have an older form."""
+    """Converts an object, or its text where it is a map key, to a MessageQueue; a hook of msgspec.
+
+    The text may have an older form.
+    """
     if kind is not MessageQueue:
         raise NotImplementedError(kind)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Clients: their heartbeats, and the answers of brokers about them."""
+"""Bodies about clients: their heartbeats, and the answers of brokers about them."""
 
 from typing import Annotated
 
@@ -26,7 +26,10 @@ class ProducerData(Body):
 
 
 class SubscriptionData(Body):
-    """`codeSet` are the Java hashes of the tags; Go clients send them as text."""
+    """A subscription of a group to a topic; `codeSet` has the Java hashes of the tags.
+
+    Go clients send them as text.
+    """
 
     classFilterMode: bool = always(False)
     codeSet: list[I32] = empty_list()
@@ -60,7 +63,7 @@ class FilterDataMapByTopic(Body):
 
 
 class ConsumerFilterWrapper(Body):
-    """A consumerFilter.json."""
+    """The contents of consumerFilter.json: the SQL92 filters of groups, by topic."""
 
     filterDataByTopic: dict[str, FilterDataMapByTopic] = empty_map()
 
@@ -101,7 +104,7 @@ class Connection(Body):
 
 
 class ConsumerConnection(Body):
-    """Answer to code 203. Apache's tools expect every field to be present."""
+    """Answer to request 203: clients and subscriptions of a group. Apache's tools expect every field."""
 
     connectionSet: list[Connection] = empty_list()
     consumeFromWhere: str = always("CONSUME_FROM_LAST_OFFSET")
@@ -115,7 +118,7 @@ class ProducerConnection(Body):
 
 
 class ProducerInfo(Body):
-    """`remoteIP` has a leading slash, `Connection.clientAddr` has none."""
+    """A connected producer. `remoteIP` has a leading slash, `Connection.clientAddr` has none."""
 
     clientId: str = always("")
     language: str = always("JAVA")

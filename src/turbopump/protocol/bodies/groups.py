@@ -1,4 +1,4 @@
-"""Subscription groups."""
+"""Bodies about consumer groups (subscription groups): their configuration and retry policies."""
 
 from typing import Annotated
 

@@ -42,7 +42,7 @@ _BOOLEANS = {
 
 
 def java_enum(*names: str) -> msgspec.Meta:
-    """Marks text that is an enum in Java; `names` in the order of their ordinals.
+    """Returns msgspec metadata for text that is an enum in Java; `names` in the order of their ordinals.
 
     ConsumeType = Annotated[str, java_enum("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")]
     """
@@ -50,7 +50,7 @@ def java_enum(*names: str) -> msgspec.Meta:
 
 
 def repaired(kind: Any, value: Any) -> Any:
-    """Returns the document in a form that msgspec accepts for this type."""
+    """Returns a decoded document with its values converted to types that msgspec accepts for `kind`."""
     return _repair_of(kind)(value)
 
 
@@ -79,7 +79,10 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _optional(info: inspect.UnionType) -> _Repair:
-    """Converts a field that may be null. A field of several types (one, in an answer) stays unchanged."""
+    """Returns a converter for a field that may be null; a field of several types stays unchanged.
+
+    There is one such field, in an answer.
+    """
     others = [one for one in info.types if not isinstance(one, inspect.NoneType)]
     if len(others) != 1:
         return _as_it_is
@@ -88,7 +91,7 @@ def _optional(info: inspect.UnionType) -> _Repair:
 
 
 def _struct(info: inspect.StructType) -> _Repair:
-    """Converts a struct: drops unknown fields, and nulls of fields that cannot be null."""
+    """Returns a converter for a struct: it drops unknown fields, and nulls of fields that cannot be null."""
     fields = {field.encode_name: _field(field.type) for field in info.fields}
 
     def repair(value: Any) -> Any:
@@ -115,7 +118,7 @@ def _field(info: inspect.Type) -> _Repair:
 
 
 def _list(info: inspect.ListType) -> _Repair:
-    """Converts a list; a lone value becomes a list of one. Nulls are dropped among scalars only."""
+    """Returns a converter for a list: a lone value becomes a list of one; nulls among scalars are dropped."""
     read = _compiled(info.item_type)
     holds_scalars = _is_scalar(info.item_type)
 
@@ -131,7 +134,10 @@ def _list(info: inspect.ListType) -> _Repair:
 
 
 def _map(info: inspect.DictType) -> _Repair:
-    """Converts a map; drops keys whose value is null, unless values are objects: those nulls are refused."""
+    """Returns a converter for a map: it drops keys whose value is null, if values are scalars.
+
+    Nulls among objects are refused later.
+    """
     read = _compiled(info.value_type)
     holds_scalars = _is_scalar(info.value_type)
 
@@ -149,7 +155,10 @@ def _is_scalar(info: inspect.Type) -> bool:
 
 
 def _enum(names: tuple[str, ...]) -> _Repair:
-    """Converts an enum: a name in any case, with or without underscores, or the ordinal. Unknown: null."""
+    """Returns a converter for an enum, from a name in any case, with or without underscores, or an ordinal.
+
+    An unknown name counts as null.
+    """
     folded = {name.replace("_", "").lower(): name for name in names}
 
     def repair(value: Any) -> Any:
@@ -190,7 +199,7 @@ def _float(value: Any) -> Any:
 
 
 def _boolean(value: Any) -> Any:
-    """Converts a boolean; of numbers only 1 is true."""
+    """Converts text or a number to a boolean, if Java would; of numbers only 1 is true. Null is ABSENT."""
     if isinstance(value, str):
         return ABSENT if value in _NOTHING else _BOOLEANS.get(value.lower(), value)
     if isinstance(value, int | float):
@@ -199,7 +208,7 @@ def _boolean(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Converts any other value to the text of its JSON."""
+    """Returns text unchanged and any other value as the text of its JSON; null is ABSENT."""
     if isinstance(value, str):
         return value
     return ABSENT if value is None else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""Lists and tables requested by tools."""
+"""Bodies with lists and tables that tools ask for: topics, groups, timers, HA state, users, ACLs."""
 
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map, new
 from turbopump.protocol.bodies.topics import DataVersion
@@ -20,7 +20,7 @@ class TimingCount(Body):
 
 
 class TimerMetrics(Body):
-    """How many timed messages wait, by topic."""
+    """Number of waiting timed messages of each topic."""
 
     dataVersion: DataVersion = new(DataVersion)
     timingCount: dict[str, TimingCount] = empty_map()

@@ -1,4 +1,4 @@
-"""Offsets, and statistics of topics, groups and brokers."""
+"""Bodies about offsets, and statistics of topics, groups and brokers."""
 
 from turbopump.protocol.bodies.base import Body, DialectBody, MessageQueue, always, empty_list, empty_map, new
 from turbopump.protocol.bodies.clients import SubscriptionData
@@ -63,7 +63,7 @@ class BrokerStatsData(Body):
 
 
 class ResetOffsetBody(DialectBody):
-    """Written with bare object keys and no blanks: Go clients read nothing else."""
+    """New offsets of queues, written with bare object keys and no blanks: Go clients read nothing else."""
 
     offsetTable: dict[MessageQueue, I64] = empty_map()
 

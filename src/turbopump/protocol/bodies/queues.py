@@ -1,4 +1,4 @@
-"""Queues: locks, assignments and acknowledgements."""
+"""Bodies about queues: locks, assignments and acknowledgements."""
 
 from typing import Annotated
 
@@ -51,13 +51,16 @@ class SetMessageRequestModeRequestBody(Body):
 
 
 class MessageRequestModeTable(Body):
-    """The body of code 402, and messageRequestMode.json."""
+    """Pull or pop mode by topic and group: the answer to request 402, and messageRequestMode.json."""
 
     messageRequestModeMap: dict[str, dict[str, SetMessageRequestModeRequestBody]] = empty_map()
 
 
 class BatchAck(Body):
-    """`b` is the base64 of a bit set in little-endian order: bit i acknowledges offset so + i."""
+    """Acknowledges popped messages of a queue: bit i of `b` stands for queue offset `so` + i.
+
+    `b` is the base64 of a bit set in little-endian order.
+    """
 
     b: str = always("")
     c: str = always("")

@@ -33,7 +33,10 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode_compressed(cls, data: bytes, version: int = VERSION) -> Self:
-        """Decodes the form of `compressed=true`. Brokers before 5.0 send no mappings at its end."""
+        """Decodes the body of a registration with `compressed=true`. Raises BrokenBody.
+
+        Brokers before 5.0 send no mappings at its end.
+        """
         reader = _Reader(expand_zlib(data, MAX_EXPANDED))
         wrapper = TopicConfigSerializeWrapper(dataVersion=DataVersion.decode(reader.block(MAX_JSON_BYTES)))
         for _ in range(reader.count(MAX_TOPICS)):
@@ -74,7 +77,7 @@ class _Reader:
         return len(self._data) - self._at
 
     def count(self, most: int) -> int:
-        """Reads a number of blocks: at most `most`, and at most as many as the rest can hold."""
+        """Reads a number of blocks; raises BrokenBody if it exceeds `most` or what the rest can hold."""
         number = self._number()
         if not 0 <= number <= min(most, self.left // _I32.size):
             raise BrokenBody(f"a count of {number} in a compressed registration")
@@ -108,7 +111,7 @@ def _text_of_topic(topic: TopicConfig) -> bytes:
 
 
 def _topic_of_text(text: bytes) -> TopicConfig:
-    """`name readQueues writeQueues perm filterType`, then from 5.x on the attributes as JSON."""
+    """Parses `name readQueues writeQueues perm filterType`, from 5.x on with attributes as JSON."""
     words = text.split(b" ", _WORDS)
     if len(words) < _WORDS:
         raise BrokenBody(f"a topic of {len(words)} words in a compressed registration")
@@ -126,7 +129,7 @@ def _topic_of_text(text: bytes) -> TopicConfig:
 
 
 def _number(word: bytes) -> int:
-    """Reads digits only: `int` alone would accept blanks and underscores too."""
+    """Parses a 32-bit decimal number, digits only; raises ValueError for blanks or underscores too."""
     if not word.removeprefix(b"-").isdigit():
         raise ValueError(f"a number must be digits, got {word[:40]!r}")
     number = int(word)

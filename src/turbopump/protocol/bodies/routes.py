@@ -1,4 +1,4 @@
-"""Routes: the brokers of a topic and its queues on each."""
+"""Bodies about routes: the brokers of a topic and its queues on each."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The state of a running consumer, as it reports it."""
+"""Bodies about a running consumer: its state, as it reports it."""
 
 from turbopump.protocol.bodies.base import Body, DialectBody, MessageQueue, always, empty_list, empty_map
 from turbopump.protocol.bodies.clients import SubscriptionData

@@ -1,42 +1,42 @@
-"""Configuration, statistics and upkeep of a broker."""
+"""Headers about configuration, statistics and upkeep of a broker."""
 
 from turbopump.protocol.headers.base import I64, Header
 
 
 class GetBrokerConfigResponse(Header):
-    """Code 26: `version` is the JSON of a DataVersion; the body holds the properties text."""
+    """Response to 26: `version` is the JSON of a DataVersion; the body holds the properties text."""
 
     version: str
 
 
 class ViewBrokerStatsDataRequest(Header):
-    """Code 315."""
+    """Request 315, tool to broker: read one statistic, such as TOPIC_PUT_NUMS of a topic."""
 
     statsName: str
     statsKey: str
 
 
 class CheckRocksdbCqWriteProgressRequest(Header):
-    """Code 354."""
+    """Request 354, tool to broker: compare consume queues in RocksDB with those in files."""
 
     topic: str
     checkStoreTime: I64 | None = None
 
 
 class ExportRocksdbConfigRequest(Header):
-    """Code 355."""
+    """Request 355, tool to broker: export configuration from RocksDB to JSON files."""
 
     configType: str
 
 
 class SetCommitLogReadModeRequest(Header):
-    """Code 2004."""
+    """Request 2004, tool to broker: set the kernel's read-ahead mode for the commit log."""
 
     READ_AHEAD_MODE: str
 
 
 class ExchangeHaInfo(Header):
-    """Code 906, request and response; a request without fields is a query."""
+    """Request and response 906, between brokers: HA address and flushed offset; a query has no fields."""
 
     masterHaAddress: str | None = None
     masterFlushOffset: I64 | None = None
@@ -44,6 +44,6 @@ class ExchangeHaInfo(Header):
 
 
 class ResetMasterFlushOffsetRequest(Header):
-    """Code 908."""
+    """Request 908 to a slave: set the flushed offset of the master that it knows."""
 
     masterFlushOffset: I64

@@ -4,14 +4,14 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class HeartbeatResponse(Header):
-    """Code 34: 5.x only; without it a client sends full heartbeats."""
+    """Response to 34, of 5.x only; without these fields a client sends full heartbeats."""
 
     IS_SUPPORT_HEART_BEAT_V2: bool | None = None
     IS_SUB_CHANGE: bool | None = None
 
 
 class UnregisterClientRequest(Header):
-    """Code 35: exactly one of the groups is set."""
+    """Request 35, client to broker: leave a group; exactly one of the groups is set."""
 
     clientID: str
     producerGroup: str | None = None
@@ -19,19 +19,19 @@ class UnregisterClientRequest(Header):
 
 
 class GetConsumerListByGroupRequest(Header):
-    """Code 38."""
+    """Request 38 to a broker: client ids of the members of a consumer group."""
 
     consumerGroup: str
 
 
 class NotifyConsumerIdsChangedRequest(Header):
-    """Code 40, broker to consumer."""
+    """Request 40, broker to consumer: the members of its group have changed."""
 
     consumerGroup: str
 
 
 class ResetOffsetRequest(Header):
-    """Code 222 from a tool, and 220 from the broker to its consumers."""
+    """Request 222, tool to broker, and 220, broker to its consumers: reset a group's offsets."""
 
     topic: str
     group: str
@@ -42,7 +42,7 @@ class ResetOffsetRequest(Header):
 
 
 class GetConsumerStatusRequest(Header):
-    """Code 223 from a tool, and 221 from the broker to a consumer."""
+    """Request 223, tool to broker, and 221, broker to consumer: consume offsets that consumers hold."""
 
     topic: str
     group: str
@@ -50,7 +50,7 @@ class GetConsumerStatusRequest(Header):
 
 
 class GetConsumerRunningInfoRequest(Header):
-    """Code 307, relayed by the broker to the client it names."""
+    """Request 307: state of a running consumer; the broker relays it to the client `clientId`."""
 
     consumerGroup: str
     clientId: str
@@ -58,7 +58,7 @@ class GetConsumerRunningInfoRequest(Header):
 
 
 class ConsumeMessageDirectlyRequest(Header):
-    """Code 309, relayed by the broker with the record as body."""
+    """Request 309: consume one message now; the broker relays it to a consumer, the record as body."""
 
     consumerGroup: str
     clientId: str | None = None

@@ -4,7 +4,7 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class LedgerOpenRequest(Header):
-    """Begins a run and fences earlier ones: what they have not decided never will be.
+    """Request 9701: begin a run and fence earlier ones: what they have not decided never will be.
 
     `home`: the broker that keeps the book; another broker only stores where it is.
     """
@@ -15,7 +15,7 @@ class LedgerOpenRequest(Header):
 
 
 class LedgerSendRequest(Header):
-    """Stores half messages: the body is a batch; REAL_TOPIC and REAL_QID of each name its destination."""
+    """Request 9702: store half messages; the body is a batch, REAL_TOPIC and REAL_QID name destinations."""
 
     id: str
     batch: I64
@@ -30,13 +30,16 @@ class LedgerSendResponse(Header):
 
 
 class LedgerReadRequest(Header):
-    """Reads a `Book`; the body lists the batches whose entries are wanted."""
+    """Request 9703: read the `Book` of an id; the body lists the batches whose entries are wanted."""
 
     id: str
 
 
 class LedgerDecideRequest(Header):
-    """Decides a batch: the body is a `LedgerEntry`. The answer holds the valid one: this or an earlier."""
+    """Request 9704: decide a batch by the `LedgerEntry` in the body; the answer has the valid entry.
+
+    The valid one is this, or an earlier decision of the batch.
+    """
 
     id: str
     batch: I64
@@ -44,7 +47,7 @@ class LedgerDecideRequest(Header):
 
 
 class LedgerEndRequest(Header):
-    """Settles what is decided up to this batch.
+    """Request 9705: settle what is decided up to this batch: commit or roll back its half messages.
 
     `settled`, sent to the home: all other brokers have done so; when nothing is left here either, the winners
     may be forgotten.
@@ -56,20 +59,20 @@ class LedgerEndRequest(Header):
 
 
 class LedgerListRequest(Header):
-    """Lists at most `count` books whose ids come after `after`, by name: a list of `BookSummary`."""
+    """Request 9706: list at most `count` books (`BookSummary`) whose ids come after `after`, by name."""
 
     after: str = ""
     count: I32 = 1000
 
 
 class LedgerForgetRequest(Header):
-    """Deletes everything this broker knows of an id, also which batches were decided."""
+    """Request 9707: delete everything this broker knows of an id, also which batches were decided."""
 
     id: str
 
 
 class LedgerEndResponse(Header):
-    """Numbers of messages committed and rolled back by this call, and of those up to the batch still open."""
+    """Response to 9705: messages committed and rolled back by this call, and left open up to the batch."""
 
     committed: I64
     rolledBack: I64

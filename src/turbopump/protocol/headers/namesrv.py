@@ -4,7 +4,7 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class PutKVConfigRequest(Header):
-    """Code 100. Java accepts a missing value."""
+    """Request 100 to a name server: set a key of a namespace. Java accepts a missing value."""
 
     namespace: str
     key: str
@@ -12,7 +12,7 @@ class PutKVConfigRequest(Header):
 
 
 class GetKVConfigRequest(Header):
-    """Code 101."""
+    """Request 101 to a name server: read a key of a namespace."""
 
     namespace: str
     key: str
@@ -23,20 +23,20 @@ class GetKVConfigResponse(Header):
 
 
 class DeleteKVConfigRequest(Header):
-    """Code 102."""
+    """Request 102 to a name server: delete a key of a namespace."""
 
     namespace: str
     key: str
 
 
 class GetKVListByNamespaceRequest(Header):
-    """Code 219."""
+    """Request 219 to a name server: read all keys and values of a namespace."""
 
     namespace: str
 
 
 class RegisterBrokerRequest(Header):
-    """Code 103."""
+    """Request 103, broker to name server: register; the body is a RegisterBrokerBody."""
 
     brokerName: str
     brokerAddr: str
@@ -50,14 +50,14 @@ class RegisterBrokerRequest(Header):
 
 
 class RegisterBrokerResponse(Header):
-    """Answer to code 103; the fields are set only for slaves."""
+    """Response to 103: addresses of the master; set only for slaves."""
 
     haServerAddr: str | None = None
     masterAddr: str | None = None
 
 
 class UnregisterBrokerRequest(Header):
-    """Code 104."""
+    """Request 104, broker to name server: remove the broker from all routes."""
 
     brokerName: str
     brokerAddr: str
@@ -66,14 +66,14 @@ class UnregisterBrokerRequest(Header):
 
 
 class GetRouteInfoRequest(Header):
-    """Code 105. A missing topic is answered as one without a route (17)."""
+    """Request 105 to a name server: route of a topic. A missing topic is answered with code 17."""
 
     topic: str | None = None
     acceptStandardJsonOnly: bool | None = None
 
 
 class WipeWritePermOfBrokerRequest(Header):
-    """Code 205."""
+    """Request 205 to a name server: take the write permission from all topics of a broker."""
 
     brokerName: str
 
@@ -83,7 +83,7 @@ class WipeWritePermOfBrokerResponse(Header):
 
 
 class AddWritePermOfBrokerRequest(Header):
-    """Code 327."""
+    """Request 327 to a name server: give back the write permission to all topics of a broker."""
 
     brokerName: str
 
@@ -93,26 +93,26 @@ class AddWritePermOfBrokerResponse(Header):
 
 
 class DeleteTopicFromNamesrvRequest(Header):
-    """Code 216."""
+    """Request 216 to a name server: delete the route of a topic, or only its brokers in a cluster."""
 
     topic: str
     clusterName: str | None = None
 
 
 class RegisterTopicRequest(Header):
-    """Code 217."""
+    """Request 217 to a name server: register a topic with the queues in the body."""
 
     topic: str
 
 
 class GetTopicsByClusterRequest(Header):
-    """Code 224."""
+    """Request 224 to a name server: topics of the brokers of a cluster."""
 
     cluster: str
 
 
 class QueryDataVersionRequest(Header):
-    """Code 322."""
+    """Request 322, broker to name server: has its topic configuration changed since it registered?"""
 
     brokerName: str
     brokerAddr: str
@@ -125,14 +125,14 @@ class QueryDataVersionResponse(Header):
 
 
 class GetBrokerMemberGroupRequest(Header):
-    """Code 901."""
+    """Request 901 to a name server: addresses of the master and slaves of a broker name."""
 
     clusterName: str
     brokerName: str
 
 
 class BrokerHeartbeatRequest(Header):
-    """Code 904."""
+    """Request 904, broker to name server: the broker is alive."""
 
     clusterName: str
     brokerAddr: str
@@ -146,7 +146,7 @@ class BrokerHeartbeatRequest(Header):
 
 
 class NotifyMinBrokerIdChangeRequest(Header):
-    """Code 905, name server to broker."""
+    """Request 905, name server to broker: the smallest broker id of its broker name has changed."""
 
     minBrokerId: I64 | None = None
     brokerName: str | None = None

@@ -1,10 +1,10 @@
-"""Committed offsets (14, 15) and the offsets of a queue (29 to 32)."""
+"""Headers about committed offsets (14, 15) and the offsets of a queue (29 to 32)."""
 
 from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class QueryConsumerOffsetRequest(Header):
-    """Code 14."""
+    """Request 14 to a broker: committed offset of a group in a queue."""
 
     consumerGroup: str
     topic: str
@@ -14,7 +14,10 @@ class QueryConsumerOffsetRequest(Header):
 
 
 class UpdateConsumerOffsetRequest(Header):
-    """Code 15. A missing queue id or offset has an answer of its own (29), so neither is required here."""
+    """Request 15 to a broker: commit an offset. A missing queue id or offset is refused with code 29.
+
+    So neither is required here.
+    """
 
     consumerGroup: str
     topic: str
@@ -24,7 +27,7 @@ class UpdateConsumerOffsetRequest(Header):
 
 
 class SearchOffsetRequest(Header):
-    """Code 29."""
+    """Request 29 to a broker: queue offset of a message by its store time (ms)."""
 
     topic: str
     queueId: I32
@@ -34,7 +37,7 @@ class SearchOffsetRequest(Header):
 
 
 class GetMaxOffsetRequest(Header):
-    """Code 30."""
+    """Request 30 to a broker: offset of the next message of a queue."""
 
     topic: str
     queueId: I32
@@ -43,7 +46,7 @@ class GetMaxOffsetRequest(Header):
 
 
 class GetMinOffsetRequest(Header):
-    """Code 31."""
+    """Request 31 to a broker: offset of the first message of a queue that is still stored."""
 
     topic: str
     queueId: I32
@@ -51,7 +54,7 @@ class GetMinOffsetRequest(Header):
 
 
 class GetEarliestMsgStoretimeRequest(Header):
-    """Code 32."""
+    """Request 32 to a broker: store time of the first message of a queue that is still stored."""
 
     topic: str
     queueId: I32
@@ -59,7 +62,7 @@ class GetEarliestMsgStoretimeRequest(Header):
 
 
 class OffsetResponse(Header):
-    """Answer to codes 14, 29, 30 and 31."""
+    """Response to 14, 29, 30 and 31: a queue offset."""
 
     offset: I64
 

@@ -1,4 +1,4 @@
-"""Pulls (11, 361) and the pop family of 5.x."""
+"""Headers of pulls (11, 361) and of the pop family of 5.x."""
 
 from turbopump.protocol.headers.base import I32, I64, Header
 
@@ -7,7 +7,7 @@ DEFAULT_MAX_BYTES = 262144
 
 
 class PullMessageRequest(Header):
-    """Code 11 and 361."""
+    """Request 11, or 361 of pull consumers: messages of a queue from `queueOffset` on."""
 
     consumerGroup: str
     topic: str
@@ -41,7 +41,7 @@ class PullMessageResponse(Header):
 
 
 class PopMessageRequest(Header):
-    """Code 200050."""
+    """Request 200050: messages of a topic, which stay invisible to others for `invisibleTime` ms."""
 
     consumerGroup: str
     topic: str
@@ -69,7 +69,7 @@ class PopMessageResponse(Header):
 
 
 class AckMessageRequest(Header):
-    """Code 200051."""
+    """Request 200051: acknowledge one popped message."""
 
     consumerGroup: str
     topic: str
@@ -81,7 +81,7 @@ class AckMessageRequest(Header):
 
 
 class PeekMessageRequest(Header):
-    """Code 200052."""
+    """Request 200052: messages as for a pop, which stay visible."""
 
     consumerGroup: str
     topic: str
@@ -91,7 +91,7 @@ class PeekMessageRequest(Header):
 
 
 class ChangeInvisibleTimeRequest(Header):
-    """Code 200053."""
+    """Request 200053: change how long a popped message stays invisible."""
 
     consumerGroup: str
     topic: str
@@ -111,7 +111,7 @@ class ChangeInvisibleTimeResponse(Header):
 
 
 class NotificationRequest(Header):
-    """Code 200054."""
+    """Request 200054: wait until there is a message to pop."""
 
     consumerGroup: str
     topic: str
@@ -131,7 +131,7 @@ class NotificationResponse(Header):
 
 
 class PollingInfoRequest(Header):
-    """Code 200055."""
+    """Request 200055: number of pops that wait for messages of a queue."""
 
     consumerGroup: str
     topic: str

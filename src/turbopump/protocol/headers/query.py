@@ -1,4 +1,4 @@
-"""Finding messages: by key (12), by offset (33), and the entries of a consume queue (321)."""
+"""Headers of queries for messages: by key (12), by offset (33), and entries of a consume queue (321)."""
 
 import msgspec
 
@@ -6,7 +6,10 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class QueryMessageRequest(Header):
-    """Code 12. `unique_key_query` (`_UNIQUE_KEY_QUERY` on the wire): the key is a unique key, not in KEYS."""
+    """Request 12 to a broker: messages by key; by unique key if `unique_key_query` is set.
+
+    That field is `_UNIQUE_KEY_QUERY` on the wire.
+    """
 
     topic: str
     key: str
@@ -24,14 +27,14 @@ class QueryMessageResponse(Header):
 
 
 class ViewMessageRequest(Header):
-    """Code 33: `offset` is the commit-log offset."""
+    """Request 33 to a broker: the message at the commit-log offset `offset`."""
 
     offset: I64
     topic: str | None = None
 
 
 class QueryConsumeQueueRequest(Header):
-    """Code 321."""
+    """Request 321 to a broker: entries of a consume queue from queue offset `index` on."""
 
     topic: str | None = None
     queueId: I32 = 0

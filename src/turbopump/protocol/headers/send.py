@@ -1,4 +1,4 @@
-"""Sends (10, 310, 320, 324, 325), and later requests about a message: send back, end transaction, recall.
+"""Headers of sends (10, 310, 320, 324, 325), and of later requests: send back, end transaction, recall.
 
 The one-letter fields of the V2 header have the long names of the first version here, so a handler reads both
 in the same way. For plain sends `SEND_V2_DECODER` and `SEND_DECODER` decode the whole JSON header in one
@@ -14,7 +14,7 @@ DEFAULT_QUEUES = 4
 
 
 class SendMessageRequest(Header):
-    """Codes 10 and 324. Required are the queue id, both flags and the born time; all else has a default.
+    """Requests 10 (send) and 324 (reply). Required: queue id, both flags, born time; all else has a default.
 
     The defaults are for fields without which Java accepts a send.
     """
@@ -54,7 +54,7 @@ class SendMessageV2Request(
         "bname": "n",
     },
 ):
-    """Code 310, 320 and 325: `SendMessageRequest` with one-letter names on the wire."""
+    """Requests 310, 320 (batch) and 325 (reply): `SendMessageRequest` with one-letter names on the wire."""
 
     queueId: I32
     sysFlag: I32
@@ -84,7 +84,7 @@ class SendMessageResponse(Header):
 
 
 class PushReplyMessageRequest(Header):
-    """Code 326, broker to the client that asked."""
+    """Request 326, broker to the client that sent a request message: its reply, with the body."""
 
     producerGroup: str
     topic: str
@@ -103,7 +103,7 @@ class PushReplyMessageRequest(Header):
 
 
 class ConsumerSendMsgBackRequest(Header):
-    """Code 36."""
+    """Request 36, consumer to broker: deliver the message at log offset `offset` again later."""
 
     offset: I64
     group: str
@@ -116,7 +116,7 @@ class ConsumerSendMsgBackRequest(Header):
 
 
 class EndTransactionRequest(Header):
-    """Code 37."""
+    """Request 37, producer to broker: commit or roll back the half message at `commitLogOffset`."""
 
     producerGroup: str
     tranStateTableOffset: I64
@@ -130,7 +130,7 @@ class EndTransactionRequest(Header):
 
 
 class CheckTransactionStateRequest(Header):
-    """Code 39, broker to producer."""
+    """Request 39, broker to producer: how did the transaction of this half message end?"""
 
     tranStateTableOffset: I64
     commitLogOffset: I64
@@ -142,7 +142,7 @@ class CheckTransactionStateRequest(Header):
 
 
 class RecallMessageRequest(Header):
-    """Code 370."""
+    """Request 370, producer to broker: cancel a timed message by its recall handle."""
 
     topic: str
     recallHandle: str
@@ -156,7 +156,7 @@ class RecallMessageResponse(Header):
 
 
 class ResumeCheckHalfMessageRequest(Header):
-    """Code 323."""
+    """Request 323, tool to broker: check a half message again whose checks were given up."""
 
     msgId: str | None = None
     topic: str | None = None

@@ -1,4 +1,4 @@
-"""Code to header type, to decode any request: tools that print traffic, tests, fuzzing."""
+"""Tables from request code to header type, to decode any request: traffic printers, tests, fuzzing."""
 
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.headers import admin, client, ledger, namesrv, offsets, pull, query, send, topics

@@ -1,10 +1,13 @@
-"""Topics and consumer groups of a broker: their configuration (17, 21, 200, 201 …) and their clients."""
+"""Headers about topics and groups of a broker: their configuration (17, 21, 200 …) and clients."""
 
 from turbopump.protocol.headers.base import I32, Header
 
 
 class CreateTopicRequest(Header):
-    """Code 17. A missing topic is refused as blank (29); missing numbers with code 1, as by Java."""
+    """Request 17 to a broker: create or change a topic. A missing topic is refused as blank (29).
+
+    Missing numbers are refused with code 1, as by Java.
+    """
 
     readQueueNums: I32
     writeQueueNums: I32
@@ -19,7 +22,7 @@ class CreateTopicRequest(Header):
 
 
 class GetAllTopicConfigRequest(Header):
-    """Code 21: pages, for 5.5 slaves and tools; older ones send no header and get everything."""
+    """Request 21 to a broker: topics, in pages for 5.5 slaves and tools; without a header all at once."""
 
     topicSeq: I32 = 0
     dataVersion: str | None = None
@@ -31,20 +34,20 @@ class GetAllTopicConfigResponse(Header):
 
 
 class GetTopicConfigRequest(Header):
-    """Code 351."""
+    """Request 351 to a broker: configuration of one topic."""
 
     topic: str
     lo: bool | None = None
 
 
 class DeleteTopicRequest(Header):
-    """Code 215. A missing topic is refused as blank."""
+    """Request 215 to a broker: delete a topic. A missing topic is refused as blank."""
 
     topic: str = ""
 
 
 class GetAllSubscriptionGroupRequest(Header):
-    """Code 201: pages, like `GetAllTopicConfigRequest`."""
+    """Request 201 to a broker: configurations of groups, in pages like `GetAllTopicConfigRequest`."""
 
     groupSeq: I32 = 0
     dataVersion: str | None = None
@@ -56,13 +59,13 @@ class GetAllSubscriptionGroupResponse(Header):
 
 
 class GetSubscriptionGroupConfigRequest(Header):
-    """Code 352."""
+    """Request 352 to a broker: configuration of one group."""
 
     group: str
 
 
 class DeleteSubscriptionGroupRequest(Header):
-    """Code 207: the flag is `cleanOffset` from 5.x and `removeOffset` from 4.9."""
+    """Request 207 to a broker: delete a group, and its offsets if `cleanOffset` (4.9: `removeOffset`)."""
 
     groupName: str
     cleanOffset: bool | None = None
@@ -74,7 +77,7 @@ class DeleteSubscriptionGroupRequest(Header):
 
 
 class UpdateGroupForbiddenRequest(Header):
-    """Code 353."""
+    """Request 353 to a broker: forbid or allow a group to read a topic; None: only query."""
 
     group: str
     topic: str
@@ -82,13 +85,13 @@ class UpdateGroupForbiddenRequest(Header):
 
 
 class GetTopicStatsRequest(Header):
-    """Code 202."""
+    """Request 202 to a broker: smallest and largest offset of each queue of a topic."""
 
     topic: str
 
 
 class GetConsumeStatsRequest(Header):
-    """Code 208."""
+    """Request 208 to a broker: committed and largest offset of each queue of a group."""
 
     consumerGroup: str
     topic: str | None = None
@@ -96,51 +99,51 @@ class GetConsumeStatsRequest(Header):
 
 
 class GetBrokerConsumeStatsRequest(Header):
-    """Code 317."""
+    """Request 317 to a broker: committed and largest offsets of all groups; or of ordered topics only."""
 
     isOrder: bool = False
 
 
 class GetConsumerConnectionListRequest(Header):
-    """Code 203."""
+    """Request 203 to a broker: connected clients and subscriptions of a consumer group."""
 
     consumerGroup: str
 
 
 class GetProducerConnectionListRequest(Header):
-    """Code 204."""
+    """Request 204 to a broker: connected clients of a producer group."""
 
     producerGroup: str
 
 
 class QueryTopicConsumeByWhoRequest(Header):
-    """Code 300."""
+    """Request 300 to a broker: groups that consume a topic."""
 
     topic: str
 
 
 class QueryTopicsByConsumerRequest(Header):
-    """Code 343."""
+    """Request 343 to a broker: topics that a group consumes."""
 
     group: str
 
 
 class QuerySubscriptionByConsumerRequest(Header):
-    """Code 345."""
+    """Request 345 to a broker: the subscription of a group to a topic."""
 
     group: str
     topic: str | None = None
 
 
 class QueryConsumeTimeSpanRequest(Header):
-    """Code 303."""
+    """Request 303 to a broker: store times of first, last and last consumed message of each queue."""
 
     topic: str
     group: str
 
 
 class QueryCorrectionOffsetRequest(Header):
-    """Code 308."""
+    """Request 308 to a broker: smallest committed offsets of a topic by queue, over other groups."""
 
     compareGroup: str
     topic: str
@@ -148,7 +151,7 @@ class QueryCorrectionOffsetRequest(Header):
 
 
 class CloneGroupOffsetRequest(Header):
-    """Code 314."""
+    """Request 314 to a broker: copy the committed offsets of one group to another."""
 
     srcGroup: str
     destGroup: str
