@@ -31,7 +31,7 @@ Taken = tuple[int, bytes, list[Any]]
 
 
 class PlainSends(Protocol):
-    """Handles the plain sends of read events."""
+    """Protocol of the compiled appender of the plain sends of read events."""
 
     def take(self, data: bytes, born_host: bytes, arrivals: Arrivals | None, /) -> Taken | None:
         """Appends the plain sends at the front of `data`, with a row each in `arrivals`; None if none."""
@@ -50,7 +50,10 @@ class Rules(TypedDict):
 
 
 class Groups(Protocol):
-    """Appends all messages of a group, or returns None if any of them is not plain."""
+    """Protocol of the compiled appender of several messages: all are appended, or none if one is not plain.
+
+    Its methods return None then.
+    """
 
     def batch(
         self,
@@ -103,11 +106,10 @@ class Groups(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[list[int], list[Any]] | None:
-        """Commits half messages of one log file: appends messages and op records.
+        """Commits half messages of one log file; returns born time and queue of each appended message.
 
-        Returns born time and queue of each.
-
-        `ask` returns the queue by topic and queue id, or None if there can be none.
+        Appends the messages and their op records. `ask` returns the queue by topic and queue id, or None if
+        there can be none.
         """
 
 

@@ -4,7 +4,7 @@ SHOWN = 30  # characters on each side of the position
 
 
 class BadExpression(ValueError):
-    """Text that is not a valid expression. `position` counts characters from 0."""
+    """Raised for text that is not a valid SQL92 expression. `position` counts characters from 0."""
 
     def __init__(self, what: str, text: str, position: int) -> None:
         super().__init__(what, text, position)
@@ -27,4 +27,4 @@ class BadExpression(ValueError):
 
 
 class BadTags(ValueError):
-    """Text that is not a tag expression; the message says what is expected."""
+    """Raised for text that is not a tag expression; the message says what is expected."""

@@ -146,7 +146,10 @@ def _flag(find: Texts) -> Condition:
 
 
 def _property(name: str) -> Texts:
-    """Returns the value of a property: the last of several counts, and a pair without a value is absent."""
+    """Returns a function that finds a property's value in a property string; the function's None: absent.
+
+    The last of several counts, and a pair without a value is absent.
+    """
     first = name.encode() + b"\x01"
     later, size = b"\x02" + first, len(first)
 
@@ -181,7 +184,10 @@ def _one_of(find: Texts, texts: frozenset[bytes], negated: bool) -> Condition:
 def _holds(
     operand: Operand, holds: Callable[[bytes, bytes], bool], searched: bytes, negated: bool
 ) -> Condition:
-    """Compiles CONTAINS and its kin. Never unknown: False, also with NOT, for non-text or an empty search."""
+    """Compiles CONTAINS, STARTSWITH or ENDSWITH; False, also with NOT, for non-text or an empty search.
+
+    It is never unknown.
+    """
     if not searched:
         return lambda message: False
 
@@ -213,7 +219,10 @@ def _compared(sign: str, left: Node, right: Node) -> Condition:
 
 
 def _number(find: Texts, sign: str, number: int | float) -> Condition:
-    """Compiles a comparison with a constant, which is neither NaN nor -0.0. NaN is above all others."""
+    """Compiles a comparison of a property with a number; a property NaN is above all numbers.
+
+    The number is neither NaN nor -0.0.
+    """
     holds, read = SIGNS[sign], reader_for(number)
     above = sign in (">", ">=")
 
@@ -232,7 +241,7 @@ def _missing(find: Texts) -> Condition:
 
 
 def _between(find: Texts, low: Any, high: Any) -> Condition:
-    """Compiles BETWEEN: the property is searched once. NaN is above `high`."""
+    """Compiles BETWEEN for a property and two numbers: finds the property once. NaN is above `high`."""
     read = reader_for(low)
 
     def comparison(message: bytes) -> Truth:
@@ -276,7 +285,7 @@ def _ordered(left: Operand, right: Operand, holds: Callable[[Any, Any], bool]) -
 
 
 def _negative(operand: Operand) -> Operand:
-    """Compiles the negative of a number. Other values, also properties, have none: they count as missing."""
+    """Compiles the minus sign: the negative of a number; None (missing) for other values, also properties."""
 
     def negative(message: bytes) -> Value:
         value = operand(message)

@@ -46,7 +46,7 @@ PARTS: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 
 
 def parse(text: str) -> tuple[Node, int]:
-    """Returns the tree and its number of terms. Raises BadExpression."""
+    """Parses an SQL92 expression; returns the tree and its number of terms. Raises BadExpression."""
     if len(text) > MAX_TEXT:
         raise BadExpression(f"an expression must have at most {MAX_TEXT:,} characters", text, MAX_TEXT)
     parser = _Parser(text)

@@ -53,7 +53,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """CONTAINS, STARTSWITH or ENDSWITH."""
+    """A search for a text in a value: CONTAINS, STARTSWITH or ENDSWITH."""
 
     word: str
     of: "Node"
@@ -77,14 +77,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True when all parts are."""
+    """A conjunction of conditions: true when all parts are."""
 
     parts: tuple["Node", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True when any part is."""
+    """A disjunction of conditions: true when any part is."""
 
     parts: tuple["Node", ...]
 

@@ -1,5 +1,7 @@
-"""Reads text as numbers and compares numbers as Java does: `Integer.valueOf`, `Long.valueOf`,
-`Double.valueOf` and `compareTo`. A property is always text; the other operand decides how it is read.
+"""Reads text as numbers and compares numbers as Java does.
+
+The models are `Integer.valueOf`, `Long.valueOf`, `Double.valueOf` and `compareTo`. A property is always text;
+the other operand decides how it is read.
 """
 
 import math
@@ -25,7 +27,7 @@ _SAFE_DIGITS: Final = 9  # digits that always fit into 32 bits
 
 
 class Undecidable(Exception):
-    """Values cannot be compared: the message does not match, whatever the rest of the expression says."""
+    """Raised when values cannot be compared: the message does not match, whatever the rest says."""
 
 
 def as_int(text: bytes) -> int:
@@ -56,14 +58,14 @@ def as_bool(text: bytes) -> bool:
 
 
 def reader_for(number: int | float) -> Callable[[bytes], int | float]:
-    """Returns the function that reads text compared with this number."""
+    """Returns the function that parses text compared with this number: `as_int`, `as_long` or `as_double`."""
     if isinstance(number, float):
         return as_double
     return as_long if isinstance(number, Long) else as_int
 
 
 def compare(left: Value, right: Value) -> int:
-    """Returns a negative number, zero or a positive one; -1 for values of different kinds, as Apache."""
+    """Compares two values: negative, 0 or positive; -1 for different kinds, as Apache. Raises Undecidable."""
     if isinstance(left, bytes):
         return _compare_text(left, right)
     if isinstance(right, bytes):
@@ -79,7 +81,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Compares doubles as Java: -0.0 is below 0.0, and NaN above all."""
+    """Compares doubles as Java, with -1, 0 or 1: -0.0 is below 0.0, and NaN above all."""
     if left != left or right != right:
         return (left != left) - (right != right)
     if left == right == 0.0:
