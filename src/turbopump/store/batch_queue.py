@@ -110,7 +110,7 @@ class BatchQueue(ConsumeQueue):
         super()._set_end()
 
     def _number(self, offset: int) -> int:
-        """Returns the number of the last entry that begins at `offset` or before; before the first: none."""
+        """Returns the number of the last entry that begins at `offset` or before; below the first if none."""
         return bisect_right(_FirstOffsets(self), offset, max(self._base, 0), self._end) - 1
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:

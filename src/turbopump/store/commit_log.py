@@ -168,7 +168,7 @@ class CommitLog:
         self._write_to(self.files.append_file(self.base))
 
     def wants_next(self, at_once: bool = False) -> int | None:
-        """Returns the start offset of the file that a thread should create ahead now; None: no file."""
+        """Returns the start offset of the file that a thread should create ahead now; None: not needed."""
         start = self.base if self.limit < 0 else self.base + self.file_size
         if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO and not at_once:
             return None

@@ -248,7 +248,7 @@ class Recovery:
         return put
 
     def _gap(self, found: Found, plan: Plan) -> None:
-        """Fills the gap before a record in its queue, or raises _MissingEntries if the log may have them."""
+        """Fills the gap before a record in its queue; raises _MissingEntries if unread log may fill it."""
         if plan.entries_from > self._log.min_offset:
             raise _MissingEntries
         self._dispatcher.dispatch_after_gap(found)
@@ -287,7 +287,7 @@ class Recovery:
                 self._index.truncate(end)
 
     def _settle(self, plan: Plan, end: int) -> None:
-        """Syncs the part of the log that was read, up to `end`; with a note it is written again before.
+        """Syncs the log up to `end`, from the checkpoint's note or from where reading began. Blocks.
 
         A killed process leaves pages that are on no medium yet, and that may count as clean after a failed
         sync. No record that was read may vanish later.

@@ -43,10 +43,9 @@ BLANK = 0
 def scan(
     buffer: Buffer, start: int, position: int, limit: int, check_crc: bool, each: Callable[[Found], None]
 ) -> tuple[int, int]:
-    """Calls `each` for the records from `position` on; returns the position after the last one.
+    """Calls `each` for the records from `position` on; returns the position after, and BLANK or NO_RECORD.
 
-    The second result is what was found there: BLANK or NO_RECORD. `start`: log offset of the buffer's first
-    byte.
+    The second result is what was found at that position. `start`: log offset of the buffer's first byte.
     """
     unpack_head, unpack_short = HEAD_V4.unpack_from, I16.unpack_from
     while position + MIN_RECORD_SIZE <= limit:

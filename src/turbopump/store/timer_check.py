@@ -25,7 +25,7 @@ END = 1 << 62  # of all numbers in it: what is larger is damage
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckNote:
-    """The part of `timercheck` that only this implementation writes."""
+    """The part of `timercheck` that only Turbopump writes: commit log offsets and length of a slot."""
 
     copies_from: int
     """Copies that lie before this in the commit log were made of timers due before `read_ms`."""

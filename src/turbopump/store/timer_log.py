@@ -73,7 +73,7 @@ class Unit(NamedTuple):
 
     @property
     def recalls(self) -> bool:
-        """Whether the unit recalls another message. One with the bits of both only rolls, as in Apache."""
+        """Whether the unit recalls another message; a unit that rolls does not, as in Apache."""
         return self.magic & RECALL != 0 and not self.rolls
 
 
