@@ -29,7 +29,7 @@ _HEADER_LENGTH = 0xFFFFFF
 
 
 def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME, at: int = 0) -> int:
-    """Appends all whole frames of `data` from `at` on to `frames`; returns where the last of them ends.
+    """Appends whole frames of `data` from `at` on to `frames`; returns where they end. Raises BrokenFrame.
 
     Called for every read event: 0.5 µs a frame, most of it the two slices and the tuple.
     """

@@ -80,7 +80,7 @@ class PlainFile(Protocol):
     def read_at(self, offset: int, length: int) -> bytes: ...
     def is_cached(self, offset: int, length: int) -> bool: ...
     def read_ahead(self, offset: int, length: int) -> None:
-        """Starts reading that part from the medium, because it is going to be needed."""
+        """Starts reading `length` bytes at `offset` from the medium in advance, without waiting for them."""
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...
     def truncate(self, size: int) -> None: ...
@@ -140,7 +140,7 @@ class Workers(Protocol):
         """Runs blocking disk work in a thread; returns its value or raises its exception."""
 
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
-        """Runs work that must not wait behind ordinary work: syncs that answers wait for."""
+        """Runs blocking work in a thread apart from ordinary work: syncs that answers wait for."""
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
         """Runs blocking work that reads; several such calls run at the same time, in threads of their own."""

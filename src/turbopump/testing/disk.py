@@ -46,7 +46,7 @@ class SimulatedDisk:
         self._used_at_most = capacity  # computed when space is first allocated
 
     def cut_power_after(self, operations: int | None) -> None:
-        """Raises PowerCut in each operation after the next `operations` ones; None: never."""
+        """Makes each disk operation after the next `operations` ones raise PowerCut; None: none of them."""
         self._operations_left = operations
 
     def fail_sync(self, after: int = 0, path_part: str = "") -> None:

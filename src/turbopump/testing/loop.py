@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return at_work > self._handlers_let_go
 
     def let_go(self) -> None:
-        """Releases the clock from threads that have worked too long."""
+        """Lets virtual time pass again although threads still work: they have held the clock too long."""
         self._at_work.clear()
         self._handlers_let_go = _given_to_handlers(self) - self._handlers_waiting
 

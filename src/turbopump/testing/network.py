@@ -219,7 +219,7 @@ class _Transport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Sends what is written, then closes."""
+        """Sends the data written so far, then closes the connection."""
         if not self._closing:
             self._closing = True
             self.go_on()

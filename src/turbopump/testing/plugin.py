@@ -43,7 +43,7 @@ def turbopump_cluster() -> "Iterator[Cluster]":
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """The run's cluster; its stopped brokers start again after each test. Marked `turbopump`: a new one."""
+    """The cluster of the whole run, all its brokers up after each test; a new one if marked `turbopump`."""
     from turbopump.testing.blocking import Cluster
 
     marker = request.node.get_closest_marker("turbopump")
