@@ -24,7 +24,7 @@ __all__ = ["Consumer"]
 
 @spelled_out(ConsumerSettings)
 class Consumer(Running[AsyncConsumer]):
-    """Calls handlers with messages, as a member of a group.
+    """Calls handlers with messages of their topics, as a member of a consumer group.
 
     >>> consumer = Consumer("billing", name_servers="127.0.0.1:9876")
     >>> @consumer.on("OrderTopic", tags="paid || refunded")
@@ -99,7 +99,7 @@ class Consumer(Running[AsyncConsumer]):
         auto_commit: bool = True,
         replace: bool = False,
     ) -> Callable[[F], F]:
-        """Registers a function as the handler of a topic.
+        """Returns a decorator that registers a function as the handler of a topic.
 
         >>> @consumer.on("OrderTopic", batch=32)
         ... def store(orders: list[Order]): ...
@@ -171,7 +171,7 @@ class Consumer(Running[AsyncConsumer]):
         auto_commit: bool = True,
         replace: bool = False,
     ) -> None:
-        """Registers a handler, as `on` does without the decorator, also while the consumer runs."""
+        """Registers a handler of a topic, also while the consumer runs; the arguments are those of `on`."""
         self._call(
             lambda core: core.subscribe(
                 topic,
@@ -208,7 +208,7 @@ class Consumer(Running[AsyncConsumer]):
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the queues of the topic that this consumer gets have changed.
+        """Registers a callback for changes of the topic's queues that this consumer gets.
 
         `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
         (it runs in a thread) or `async def`.

@@ -24,7 +24,7 @@ __all__ = ["Producer"]
 
 @spelled_out(ProducerSettings)
 class Producer(Transacting):
-    """Sends messages.
+    """Sends messages to topics, as a member of a producer group.
 
         with Producer("orders", name_servers="127.0.0.1:9876") as producer:
             receipt = producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
@@ -73,9 +73,9 @@ class Producer(Transacting):
         return self._call(lambda core: core.settings)
 
     def start(self) -> None:
-        """Connects to a name server and joins the group.
+        """Connects to a name server and joins the producer group; does nothing while the producer runs.
 
-        Raises NoNameServer. May be called again while it runs.
+        Raises NoNameServer.
         """
         self._start(lambda core: core.start())
 
@@ -92,7 +92,7 @@ class Producer(Transacting):
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Sends a message and returns when a broker has stored it; `.status` says how safely.
+        """Sends a message and returns its receipt when a broker has stored it; `.status` says how safely.
 
         `by`: messages with the same key go to the same queue, the one that a Java producer chooses with
         SelectMessageQueueByHash. `queue`: this queue. `select`: a function that gets the topic's queues and
@@ -126,7 +126,7 @@ class Producer(Transacting):
         queue: MessageQueue | None = None,
         select: Selector | None = None,
     ) -> None:
-        """Sends without an answer: returns when the message is written to a connection, and may be lost."""
+        """Sends without an answer: returns when the message is written to a connection. It may be lost."""
         self._run(lambda core: core.send_oneway(message, by=by, queue=queue, select=select))
 
     def send_batch(
@@ -154,7 +154,7 @@ class Producer(Transacting):
         select: Selector | None = None,
         timeout: float = REQUEST_TIMEOUT_S,
     ) -> MessageExt:
-        """Sends a request and returns the answer that a consumer sends with `reply`.
+        """Sends a request message and returns the message with which a consumer answers it by `reply`.
 
         Raises what `send` raises, and RequestTimedOut when the request was stored and no consumer answered.
         """
@@ -167,7 +167,7 @@ class Producer(Transacting):
         return self._run(lambda core: core.reply(to, body, timeout=timeout))
 
     def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
-        """Recalls a delayed message, so that no consumer gets it. Returns its id.
+        """Recalls a delayed message by its handle, so that no consumer gets it. Returns the message id.
 
             receipt = producer.send(Message("OrderTopic", b"remind", delay=3600))
             producer.recall("OrderTopic", receipt.recall_handle)

@@ -100,9 +100,9 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self._core.settings
 
     def start(self) -> None:
-        """Joins the group and starts reading; returns when the brokers know it. `with` calls it.
+        """Joins the group and starts reading; returns when the brokers know this consumer.
 
-        Raises NoNameServer when none can be reached.
+        `with` calls it. Raises NoNameServer when none can be reached.
         """
         self._start(lambda core: core.start())
 
@@ -175,7 +175,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         return self
 
     def __next__(self) -> MessageExt:
-        """Returns the next message, however long that takes; ends when the consumer is closed."""
+        """Waits for the next message and returns it; the iteration ends when the consumer is closed."""
         return self._next(lambda core: core.__anext__())
 
     def give_back(self, messages: Sequence[MessageExt]) -> None:
@@ -190,7 +190,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._call(lambda core: core.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Resumes these queues (default: all)."""
+        """Gives out messages of these queues (default: all) again after `pause`."""
         self._call(lambda core: core.resume(queues))
 
     def position(self, queue: MessageQueue) -> int:
@@ -258,7 +258,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         sql: str | None = None,
         module: str | None = None,
     ) -> Pulled:
-        """Makes one pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
+        """Pulls once: at most `n` messages (default `pull_batch_size`) of the queue from `offset` on.
 
         When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
         commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
@@ -297,7 +297,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.send_back(message, delay_level))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Calls back when the queues of the topic change, or which of them this consumer reads.
+        """Registers a callback for changes of the topic's queues, and of those that this consumer reads.
 
         `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
         (it runs in a thread) or `async def`. Checks every `topic_metadata_check_interval`, and at each
