@@ -240,7 +240,11 @@ def losses(
     away: Iterable[MessageQueue] = (),
     unwanted: Iterable[MessageQueue] = (),
 ) -> list[str]:
-    """Returns an error sentence for each queue of which a query from `start` on would miss messages."""
+    """Returns an error sentence for each queue of `start` that is in `unwanted` or has lost messages.
+
+    A queue has lost messages if it is gone, begins after its position or ends before it. A queue in `away`
+    may be gone: its broker is not available.
+    """
     problems = []
     standing, dropped = set(away), set(unwanted)
     for queue, offset in sorted(start.items()):

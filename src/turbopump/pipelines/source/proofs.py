@@ -93,9 +93,9 @@ def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) ->
 def moved_clusters(
     before: ProvenOffsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
 ) -> dict[str, str]:
-    """Returns the brokers that belong to another cluster than before, each with its new cluster.
+    """Returns the new cluster of each broker that changed it, unless a mark in `found` is still the same.
 
-    Not where a record shows that the store is the same.
+    Such a mark shows that the store is the same.
     """
     same = {queue.broker for queue, mark in found.items() if mark == before.marks[queue]}
     return {

@@ -59,7 +59,7 @@ def rates(messages: DataFrame, every: str = "1 minute", by: Sequence[str] = BY) 
 
 
 def one_by_key(messages: DataFrame) -> DataFrame:
-    """Returns a row per key of a message, in the column `key`: a message may have several keys, or none."""
+    """Returns a row per message and key, in the column `key`; for a message without keys a row with null."""
     return messages.withColumn("key", F.explode_outer(F.split("keys", " +")))
 
 
