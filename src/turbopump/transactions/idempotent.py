@@ -402,7 +402,7 @@ class _IdempotentHandler:
         return result
 
     def _claims(self, messages: Sequence[MessageExt]) -> _Claims:
-        """Returns the claims of these messages; they look for the table unless the last call succeeded.
+        """Returns the claims of these messages; they create a missing table unless the last call succeeded.
 
         So the table is looked for until a message was processed, and after any failure.
         """

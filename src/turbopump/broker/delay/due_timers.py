@@ -54,7 +54,7 @@ class DueTimers:
         self.fired.append(key & PLACE)
 
     def places(self) -> set[int]:
-        """Returns the places in the timer log of all timers that have not fired."""
+        """Returns the places in the timer log of all timers except those that are taken."""
         return {key & PLACE for key in self._due}
 
     def forget(self, places: set[int]) -> None:

@@ -201,10 +201,11 @@ class CommittedOffsets:
             self._changed()
 
     def recover(self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int) -> int | None:
-        """Clamps offsets to their queues at start; returns the lowest log end of recent crashes, or None.
+        """Lowers offsets to their queue's end; returns the log's lowest end after recent crashes, or None.
 
         After a crash, consumers that were beyond the end of the recovered log have to go back.
-        `recovered_end` is the end of the log if the broker has just crashed, else None.
+        `recovered_end` is the end of the log if the broker has just crashed, else None. A crash is recent
+        for `REMEMBERED_MS`.
         """
         self.clamp(lambda topic, queue_id: _end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
@@ -279,7 +280,7 @@ class CommittedOffsets:
         yield b"}}\n"
 
     def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
-        """Removes from `rows` and returns offsets of light groups on light queues, which are stored apart."""
+        """Removes from `rows` and returns the offsets of %LMQ% groups on %LMQ% queues, for lmqOffsetTable."""
         keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
         keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
         return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]

@@ -82,7 +82,7 @@ class AdminCalls:
         body: bytes = b"",
         addresses: Iterable[str] = (),
     ) -> dict[str, Command]:
-        """Sends a request to `addresses`, by default all name servers; returns the answers by address.
+        """Asks `addresses`, by default all name servers; returns answers by address, raises if any fails.
 
         Each has its own state. Raises Refused or Unreachable at the first failure.
         """

@@ -39,9 +39,9 @@ class RowCounts:
         return RowCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def without_duplicates(self) -> "RowCounts":
-        """Returns the counts with `duplicate` set to the rows that were neither written nor late.
+        """Returns the counts of a job that drops duplicates: sets `duplicate` to `read` - `written` - `late`.
 
-        For a job that drops nothing else.
+        The job must drop nothing else.
         """
         return replace(self, duplicate=max(0, self.read - self.written - self.late))
 
