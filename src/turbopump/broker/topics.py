@@ -83,7 +83,7 @@ def from_wire(config: TopicConfig) -> Topic:
 OnChange = Callable[[list[Topic]], None]
 
 
-class Topics:
+class TopicTable:
     """The topic table. Calls `on_change` with new or changed topics, with an empty list after a deletion."""
 
     def __init__(

@@ -13,7 +13,7 @@ from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import names
 from turbopump.protocol.bodies import (
     ConsumeStats,
@@ -52,7 +52,7 @@ class ProgressHandler:
     def __init__(
         self,
         groups: SubscriptionGroups,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         members: Members[Connection],
         store: Storage,

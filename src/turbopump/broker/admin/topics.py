@@ -11,7 +11,7 @@ from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
+from turbopump.broker.topics import Topic, TopicTable, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,
     DataVersion,
@@ -40,7 +40,7 @@ class TopicHandler:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         store: Storage,
         statistics: Statistics,

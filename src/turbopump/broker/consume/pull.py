@@ -26,7 +26,7 @@ from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import FAQ, Topics
+from turbopump.broker.topics import FAQ, TopicTable
 from turbopump.filter import tags_of
 from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -100,7 +100,7 @@ class PullHandler:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         members: Members[Connection],
         offsets: CommittedOffsets,

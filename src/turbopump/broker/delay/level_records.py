@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from turbopump.broker.produce.kinds import Arriving, Placement
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics, is_valid
+from turbopump.broker.topics import TopicTable, is_valid
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
@@ -100,7 +100,7 @@ def delay_level(pairs: dict[str, str]) -> int:
     return level
 
 
-def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
+def destination(record: Record, topics: TopicTable) -> tuple[str, int] | None:
     """Returns the topic and queue to which a delayed or half message will go; None if it names no valid ones.
 
     See `place_named` for what is valid.
@@ -109,7 +109,7 @@ def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
     return place_named(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID), topics)
 
 
-def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
+def place_named(topic_name: bytes, queue: bytes, topics: TopicTable) -> tuple[str, int] | None:
     """Returns the topic and queue of two property values; None for an invalid name or number.
 
     The topic need not exist. A queue id beyond its read queues wraps around. The topics of half messages are

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,
@@ -145,7 +145,7 @@ class AssignmentHandler:
         self,
         routes: TopicRoutes,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         clock: Clock,
     ) -> None:

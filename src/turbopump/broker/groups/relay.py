@@ -13,7 +13,7 @@ from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.log import Log
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.command import NOT_SET, Command, reply
@@ -45,7 +45,7 @@ class ConsumerRelay:
     def __init__(
         self,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         messages: Log,
         broker_name: str,

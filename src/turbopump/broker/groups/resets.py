@@ -14,7 +14,7 @@ from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import NONE, CommittedOffsets
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from turbopump.protocol.codes import RequestCode, version_name
 from turbopump.protocol.command import NOT_SET
@@ -39,7 +39,7 @@ class ResetHandler:
     def __init__(
         self,
         offsets: CommittedOffsets,
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         members: Members[Connection],
         store: Storage,

@@ -19,7 +19,7 @@ from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import Placement, WaitingKinds
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import (
     NEVER_MS,
@@ -56,7 +56,7 @@ class OpenTransactions:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         kinds: WaitingKinds,
         writer: MessageWriter,
