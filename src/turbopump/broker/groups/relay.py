@@ -14,7 +14,7 @@ from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.log import Log
 from turbopump.broker.topics import TopicTable
-from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
+from turbopump.protocol.bodies import GetConsumerStatusBody, WireQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.command import NOT_SET, Command, reply
 from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
@@ -137,10 +137,10 @@ class ConsumerRelay:
         return data
 
 
-async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
+async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[WireQueue, int]]:
     """Returns the offsets of the consumers that answer; the others are left out and counted in the log."""
     turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-    table: dict[str, dict[MessageQueue, int]] = {}
+    table: dict[str, dict[WireQueue, int]] = {}
     bytes_left = MAX_STATUS_BYTES
 
     async def ask(member: Member[Connection]) -> None:

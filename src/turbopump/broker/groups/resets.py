@@ -15,7 +15,7 @@ from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import NONE, CommittedOffsets
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic, TopicTable
-from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
+from turbopump.protocol.bodies import QueueOffset, ResetOffsetBody, ResetOffsetBodyForC, WireQueue
 from turbopump.protocol.codes import RequestCode, version_name
 from turbopump.protocol.command import NOT_SET
 from turbopump.protocol.command import request as new_request
@@ -153,7 +153,7 @@ class ResetHandler:
     def _body(self, topic: str, offsets: dict[int, int]) -> ResetOffsetBody:
         name = self._broker_name
         return ResetOffsetBody(
-            offsetTable={MessageQueue(name, queue_id, topic): offset for queue_id, offset in offsets.items()}
+            offsetTable={WireQueue(name, queue_id, topic): offset for queue_id, offset in offsets.items()}
         )
 
 
