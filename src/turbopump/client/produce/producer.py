@@ -38,11 +38,11 @@ from turbopump.client.produce.send_limits import SendLimits
 from turbopump.client.produce.send_result import NO_ANSWER, result_of
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.client.produce.transaction import (
+    AsyncTransaction,
     Check,
     CheckResponder,
     Decision,
     Execute,
-    Transaction,
     TransactionResult,
     decided,
     tell,
@@ -363,7 +363,7 @@ class Producer:
             self._replies.discard(reply)
             reply.cancel()
 
-    def transaction(self, message: Message, *, check_after: int | None = None) -> Transaction:
+    def transaction(self, message: Message, *, check_after: int | None = None) -> AsyncTransaction:
         """Returns a transaction: consumers see its message when the block ends, and never when it raises:
 
             async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
@@ -376,7 +376,7 @@ class Producer:
         `check_after`: seconds before the broker asks, when the work takes longer than its
         `transactionTimeOut` (6 s). A message with a delay level cannot be sent in a transaction.
         """
-        return Transaction(self._prepare, self._end, message, check_after)
+        return AsyncTransaction(self._prepare, self._end, message, check_after)
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, check_after: int | None = None
