@@ -230,7 +230,7 @@ class Face(Generic[C]):
             raise StopIteration from None
 
 
-class Part(Generic[C, P]):
+class FacePart(Generic[C, P]):
     """A part of a client, such as `admin.topics`."""
 
     def __init__(self, whole: Face[C], pick: Callable[[C], P]) -> None:
