@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster
 
-from turbopump.client.admin.calls import MAX_CONCURRENT_REQUESTS, AdminCalls, Unreachable, together
+from turbopump.client.admin.calls import MAX_CONCURRENT_REQUESTS, AdminCalls, ServerUnreachable, together
 from turbopump.client.admin.pages import Page, all_pages
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
@@ -28,14 +28,14 @@ def test_any_name_server_can_answer() -> None:
 
 
 def test_without_any_name_server_all_of_them_are_named() -> None:
-    with pytest.raises(Unreachable, match=f"{NAMESRV}; {OTHER} does not answer: nobody at "):
+    with pytest.raises(ServerUnreachable, match=f"{NAMESRV}; {OTHER} does not answer: nobody at "):
         asyncio.run(asking(Cluster()).ask_name_server(CODE))
 
 
 def test_what_all_must_know_fails_when_one_does_not_answer() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, CODE, reply)
-    with pytest.raises(Unreachable, match=OTHER):
+    with pytest.raises(ServerUnreachable, match=OTHER):
         asyncio.run(asking(cluster).ask_name_servers(CODE))
     cluster.on(OTHER, CODE, reply)
     assert set(asyncio.run(asking(cluster).ask_name_servers(CODE))) == {NAMESRV, OTHER}

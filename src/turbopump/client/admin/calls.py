@@ -21,7 +21,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Unreachable(errors.Unreachable):
+class ServerUnreachable(errors.Unreachable):
     """A server that cannot be reached, or does not answer in time."""
 
     def __init__(self, address: str, why: OSError) -> None:
@@ -61,7 +61,7 @@ class AdminCalls:
         try:
             answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
         except OSError as error:
-            raise Unreachable(address, error) from None
+            raise ServerUnreachable(address, error) from None
         return successful(answer, address)
 
     async def ask_name_server(
@@ -72,7 +72,7 @@ class AdminCalls:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
             why = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise Unreachable("; ".join(self.name_servers), why) from None
+            raise ServerUnreachable("; ".join(self.name_servers), why) from None
         return successful(answer, "the name server")
 
     async def ask_name_servers(
