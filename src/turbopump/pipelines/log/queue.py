@@ -24,7 +24,7 @@ ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 Entries = NDArray[np.void]
 
 
-class QueueFiles:
+class QueueEntries:
     """The entries of one queue."""
 
     folder = "consumequeue"

@@ -20,7 +20,7 @@ from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
 from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
 from turbopump.pipelines.log.files import StoreFiles, is_in_place, records_between
 from turbopump.pipelines.log.plan import LogRange, LogRecords, Partition, QueueRange, StoreQuery
-from turbopump.pipelines.log.queue import Entries, QueueFiles
+from turbopump.pipelines.log.queue import Entries, QueueEntries
 from turbopump.pipelines.property_columns import PropertyColumns, cut
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, locate, store_times
 from turbopump.pipelines.schema import Schema
@@ -73,7 +73,7 @@ class StoreReader:
 
     def _queue(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
         at, order = wanted.begin, _LogOrder()
-        for first, entries in QueueFiles(self._files, wanted.name).pieces(wanted.begin, wanted.end):
+        for first, entries in QueueEntries(self._files, wanted.name).pieces(wanted.begin, wanted.end):
             self._missing(first - at, f"{_named(wanted)}: entries from offset {at}")
             for begin in range(0, len(entries), self._rows.batch_rows):
                 block = entries[begin : begin + self._rows.batch_rows]
