@@ -49,7 +49,7 @@ class Rules(TypedDict):
     max_frame: int
 
 
-class Groups(Protocol):
+class GroupAppender(Protocol):
     """Appends all messages of a group, or returns None if any of them is not plain."""
 
     def batch(
@@ -118,7 +118,7 @@ class Twins(NamedTuple):
     """The functions of the compiled module."""
 
     plain_sends: Callable[..., PlainSends]
-    groups: Callable[..., Groups]
+    groups: Callable[..., GroupAppender]
     put_keys: PutKeys
 
 

@@ -30,7 +30,7 @@ from turbopump.broker.transactions.halves import (
     immunity_ms,
 )
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
-from turbopump.compiled import Arrivals, Groups
+from turbopump.compiled import Arrivals, GroupAppender
 from turbopump.protocol import properties
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
@@ -164,7 +164,9 @@ class OpenTransactions:
                 self.on_ended(topic, HalfDecision.COMMIT, now_ms - born_ms, count)
         return True
 
-    def _commit(self, groups: Groups, halves: list[OpenHalf], arrivals: Arrivals | None) -> Committed | None:
+    def _commit(
+        self, groups: GroupAppender, halves: list[OpenHalf], arrivals: Arrivals | None
+    ) -> Committed | None:
         found = self._store.log.locate(halves[0].at)
         if found is None:
             return None
