@@ -64,6 +64,17 @@ def test_many_questions_are_asked_a_few_at_once_and_answered_in_order() -> None:
     assert most == MAX_CONCURRENT_REQUESTS
 
 
+def test_of_many_questions_the_first_failure_is_raised_itself() -> None:
+    async def ask(number: int) -> int:
+        if number == 3:
+            raise TopicNotFound("no topic t")
+        await asyncio.sleep(0)
+        return number
+
+    with pytest.raises(TopicNotFound, match="no topic t"):
+        asyncio.run(together(ask, range(10)))
+
+
 class Table:
     """A table of a broker, which may change between two pages."""
 

@@ -3,7 +3,6 @@
 In: a request. Out: a successful answer; every other answer becomes an exception here, in one place.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.headers.base import Header
 from turbopump.runtime.chance import Chance
+from turbopump.runtime.tasks import call_concurrently
 
 TIMEOUT_S = 5.0
 MAX_CONCURRENT_REQUESTS = 20
@@ -89,15 +89,7 @@ class AdminCalls:
 
 async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list[T]:
     """Asks once for each item, a limited number concurrently; returns answers in order. A failure ends it."""
-    free = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
-
-    async def one(item: K) -> T:
-        async with free:
-            return await ask(item)
-
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(one(item)) for item in items]
-    return [task.result() for task in running]
+    return await call_concurrently(ask, items, MAX_CONCURRENT_REQUESTS)
 
 
 def _words(error: OSError) -> str:

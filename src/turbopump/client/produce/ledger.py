@@ -40,6 +40,7 @@ from turbopump.protocol.headers.ledger import (
     LedgerSendRequest,
 )
 from turbopump.protocol.ledger import Book, LedgerEntry
+from turbopump.runtime.tasks import call_concurrently
 
 __all__ = ["Ended", "Fenced", "Ledger", "LedgerNotSupported", "SpoiledWriter", "Writer", "Written"]
 
@@ -359,12 +360,7 @@ class Writer:
             raise SpoiledWriter(f"a frame of writer {self.token} was not acknowledged: begin a new writer")
         self._sending += 1
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for frames in frames_by_broker:
-                    tasks.create_task(self._send_all(*frames))
-        except BaseExceptionGroup as failures:
-            self._is_spoiled = True
-            raise failures.exceptions[0] from None
+            await call_concurrently(lambda frames: self._send_all(*frames), frames_by_broker)
         except BaseException:
             self._is_spoiled = True
             raise
