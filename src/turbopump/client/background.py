@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from turbopump.client.errors import EventLoopBlocked, InsideEventLoop, NotRunning
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
     """Starts a coroutine on the background loop, in the order of calls. Cancelling the future cancels it."""
     with _closing_what_cannot_begin(coroutine):
         here = _current()
-        promise = _Promise(lambda: here.loop.create_task(coroutine), here)
+        promise = _Promise(lambda: here.submitted.start(coroutine, log_failure=False), here)
         here.post(promise.begin)
     return promise
 
@@ -278,6 +279,7 @@ class _BackgroundLoop:
     def __init__(self) -> None:
         self.loop = _new_loop()
         self.open: dict[OpenClient, None] = {}
+        self.submitted = Tasks(log)
         self._posted: deque[Callable[[], None]] = deque()
         self._is_called = False
         self._is_ending = False

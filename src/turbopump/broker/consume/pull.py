@@ -40,6 +40,7 @@ from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSC
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import SCAN_UNITS, GetResult, GetStatus
@@ -132,7 +133,7 @@ class PullHandler:
         # so that `on_closed` is registered once.
         self._waiting_on: dict[Connection, set[Pull]] = {}
         self._woken: deque[Pull] = deque()
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._reads = Tasks(log)
 
     def configure(self, polling: PollConfig) -> None:
         self._polling = polling
@@ -459,9 +460,7 @@ class PullHandler:
         """Runs `work`, which answers the pull later; until then the connection has a request in progress."""
         connection = pull.request.connection
         connection.begin(0)
-        task = asyncio.get_running_loop().create_task(work)
-        self._fetching.add(task)
-        task.add_done_callback(self._fetching.discard)
+        task = self._reads.start(work, name="read a pull")
         task.add_done_callback(lambda _: connection.end(0))
 
     async def _fetch_and_read(self, pull: Pull, missing: NotInMemory) -> None:
@@ -495,10 +494,7 @@ class PullHandler:
 
     async def cancel_reads(self) -> None:
         """Cancels pulls that still read from the disk or a module, when the broker stops."""
-        fetching = list(self._fetching)
-        for task in fetching:
-            task.cancel()
-        await asyncio.gather(*fetching, return_exceptions=True)
+        await self._reads.close()
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
         if result.count:

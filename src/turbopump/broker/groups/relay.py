@@ -26,6 +26,7 @@ from turbopump.protocol.headers.client import (
 from turbopump.protocol.ids import parse_offset_id
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -151,18 +152,18 @@ async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[
         if answer.code == ResponseCode.SUCCESS and answer.body and bytes_left >= 0:
             table[member.client_id] = GetConsumerStatusBody.decode(answer.body).messageQueueTable
 
-    tasks = [asyncio.create_task(ask(member)) for member in members]
+    tasks = Tasks(log)
+    calls = [tasks.start(ask(member), log_failure=False) for member in members]
     try:
-        await asyncio.wait(tasks, timeout=STATUS_TIMEOUT_S) if tasks else None
+        await asyncio.wait(calls, timeout=STATUS_TIMEOUT_S) if calls else None
     finally:
-        for task in tasks:
-            task.cancel()
+        await tasks.close()
     silent = 0
-    for ended in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(ended, OSError | BrokenBody | asyncio.CancelledError):
+    for call in calls:
+        if call.cancelled() or isinstance(call.exception(), OSError | BrokenBody):
             silent += 1
-        elif isinstance(ended, BaseException):
-            raise ended
+        else:
+            call.result()  # a defect is raised here
     if silent:
         log.info("%d of %d consumers did not answer with their offsets", silent, len(members))
     return table
