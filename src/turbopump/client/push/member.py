@@ -296,7 +296,7 @@ class PushMember:
             await self._clock.sleep(timeout_s)
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
-    def _assignment_changed(self, topic: str, assignment: Assignment) -> None:
+    def assignment_changed(self, topic: str, assignment: Assignment) -> None:
         """Divides a topic's limits among its queues, and announces its subscription with a new version."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
@@ -389,15 +389,12 @@ class PushMember:
         settings = self._plan.settings
         instance, broadcast = self._instance, self._plan.broadcast
         return AssignedQueues(
-            self.group,
+            self,
             self._clock,
             self._offsets,
             self._deliveries,
             start_of=self._start_of,
             pull=pull_loop.run,
-            topics=self.topics,
-            is_paused=lambda: self.is_paused,
-            assignment_changed=self._assignment_changed,
             locks=self._locks,
             assignment_of=GroupAssignment(
                 instance, self.group, settings.allocate_message_queue_strategy, is_broadcast=broadcast
