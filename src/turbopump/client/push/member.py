@@ -26,6 +26,7 @@ from turbopump.client.instance import ClientInstance, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.pull.puller import Puller
+from turbopump.client.pull.wanted_messages import WantedMessages
 from turbopump.client.push.assigned_queues import AssignedQueues
 from turbopump.client.push.concurrent import ConcurrentDelivery
 from turbopump.client.push.direct_consume import consume_directly
@@ -34,7 +35,7 @@ from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.ordered import OrderedDelivery, OrderedLimits
 from turbopump.client.push.process_queue import CacheLimits
-from turbopump.client.push.pull_loop import PullLoop, PullLoopSettings
+from turbopump.client.push.pull_loop import PullGate, PullLoop, PullLoopSettings
 from turbopump.client.push.workers import WorkerPoolSize
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings
@@ -364,25 +365,26 @@ class PushMember:
             settings.pull_time_delay_when_exception,
             settings.post_subscription_when_pull,
             commits=not self._plan.broadcast,
-            decompresses=settings.decode_decompress_body,
             hold_s=self._instance.world.hold_s,
         )
-        locks = self._locks
+        gate = PullGate(
+            self._clock,
+            is_paused=lambda: self.is_paused,
+            limits=lambda: self._limits,
+            locks=self._locks,
+            unlocked_s=settings.pull_time_delay_when_exception,
+        )
         return PullLoop(
             self._puller,
-            self._instance.routes,
             self._instance.heartbeats,
             self._clock,
             manner,
+            gate,
+            WantedMessages(self._names, self._filters, settings.decode_decompress_body),
             subscription=lambda topic: self._announced.get(topic),
             stats=self._stats_of,
             on_messages=self._deliveries.submit,
             moved=lambda queue, offset: self.queues.move(queue, offset),
-            limits=lambda: self._limits,
-            is_paused=lambda: self.is_paused,
-            is_locked=lambda held: locks is None or locks.is_valid(held),
-            namespace=settings.namespace,
-            filters=self._filters,
         )
 
     def _make_queues(self, pull_loop: PullLoop) -> AssignedQueues:
