@@ -215,7 +215,7 @@ class StoreReader:
         return is_in_time(data, places, self._query.since_ms, self._query.until_ms)
 
     def of_topics(self, data: Data, places: RecordPositions) -> Mask | None:
-        names = cut(data, places.topics, places.topic_sizes, pa.binary()).dictionary_encode()
+        names = cut(data, *places.topics, pa.binary()).dictionary_encode()
         wanted = [self._wants(name) for name in names.dictionary.to_pylist()]
         return None if all(wanted) else np.array(wanted)[names.indices.to_numpy()]
 
@@ -236,7 +236,7 @@ class StoreReader:
         key = self._query.key
         if not key:
             return None
-        pairs = PropertyColumns(data, places.properties, places.property_sizes)
+        pairs = PropertyColumns(data, *places.properties)
         mask = _mask(pc.equal(pairs.pick(props.UNIQUE_KEY), key))
         keys = pairs.pick(props.KEYS)
         for row in np.flatnonzero(_mask(pc.match_substring(keys, key))):
@@ -299,7 +299,7 @@ def is_in_time(data: Data, places: RecordPositions, since: int | None, until: in
 
 def has_tag(data: Data, places: RecordPositions, tags: frozenset[str]) -> Mask:
     """Marks records with one of the tags."""
-    found = PropertyColumns(data, places.properties, places.property_sizes).pick(props.TAGS)
+    found = PropertyColumns(data, *places.properties).pick(props.TAGS)
     return _mask(pc.is_in(found, value_set=pa.array(sorted(tags), pa.string())))
 
 
