@@ -196,6 +196,13 @@ class Class:
     def name(self) -> str:
         return self.node.name
 
+    def with_bases(self) -> list["Class"]:
+        """Returns the class, and those of its bases that its module imports from the client."""
+        names = [base.id for base in self.node.bases if isinstance(base, ast.Name)]
+        found = [re.fullmatch(r"from (turbopump\S+) import \w+", self.module.imports[name]) for name in names]
+        bases = [Class.at(name, one[1]) for name, one in zip(names, found, strict=True) if one]
+        return [self, *bases]
+
     def methods(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         return [one for one in self.node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -279,7 +286,8 @@ def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Import
     lines.append(_constructor(whole, constructor, parts, imports))
     if constructor.args.kwarg is not None:
         lines += _attributes(constructor)
-    lines += [_method(one, whole, source, imports) for one in whole.methods() if _is_public(one, source)]
+    for kind in whole.with_bases():
+        lines += [_method(one, kind, source, imports) for one in kind.methods() if _is_public(one, source)]
     return "\n".join(line for line in lines if line)
 
 
