@@ -135,6 +135,8 @@ class _Call(Generic[T]):
         return True
 
     def _make_task(self) -> None:
+        # Not by `Tasks`, which would add a tenth to its cost: the waiting thread refers to the task,
+        # and `_work` hands it every failure.
         self._task = self._loop.create_task(self._work())
 
     async def _work(self) -> None:
