@@ -30,7 +30,7 @@ from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.writer import MessageWriter
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
@@ -60,7 +60,7 @@ class Life:
         self.disk, self.workers = SystemDisk(), SystemWorkers()
         config = StoreConfig(root_dir=root, commit_log_file_size=1 << 28, index_enabled=False)
         self.store = Store.open(config, self.disk, clock, self.workers)
-        topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
         topics.update(Topic(TOPIC, 1, 1), {})
         files = ConfigFiles(config.config_dir, self.disk)
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)

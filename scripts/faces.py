@@ -105,7 +105,7 @@ SOURCES = (
 )
 BASES = {
     "Face": "turbopump.client.blocking.face",
-    "Part": "turbopump.client.blocking.face",
+    "FacePart": "turbopump.client.blocking.face",
     "Reading": "turbopump.client.blocking.reading",
     "Running": "turbopump.client.blocking.running",
     "Transacting": "turbopump.client.blocking.transacting",
@@ -196,6 +196,13 @@ class Class:
     def name(self) -> str:
         return self.node.name
 
+    def with_bases(self) -> list["Class"]:
+        """Returns the class, and those of its bases that its module imports from the client."""
+        names = [base.id for base in self.node.bases if isinstance(base, ast.Name)]
+        found = [re.fullmatch(r"from (turbopump\S+) import \w+", self.module.imports[name]) for name in names]
+        bases = [Class.at(name, one[1]) for name, one in zip(names, found, strict=True) if one]
+        return [self, *bases]
+
     def methods(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         return [one for one in self.node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -279,16 +286,17 @@ def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Import
     lines.append(_constructor(whole, constructor, parts, imports))
     if constructor.args.kwarg is not None:
         lines += _attributes(constructor)
-    lines += [_method(one, whole, source, imports) for one in whole.methods() if _is_public(one, source)]
+    for kind in whole.with_bases():
+        lines += [_method(one, kind, source, imports) for one in kind.methods() if _is_public(one, source)]
     return "\n".join(line for line in lines if line)
 
 
 def _part(owner: str, part: Class, imports: Imports) -> str:
-    imports.add(f"from {BASES['Part']} import Part")
+    imports.add(f"from {BASES['FacePart']} import FacePart")
     imports.add(f"from {part.module.name} import {part.name} as Async{part.name}")
-    source = Source("", part.module.name, part.name, "", base="Part")
+    source = Source("", part.module.name, part.name, "", base="FacePart")
     title = _docstring(part.node) or _indented('"""' + _first_line(part.module) + '"""')
-    lines = [f"class {part.name}(Part[Async{owner}, Async{part.name}]):", title]
+    lines = [f"class {part.name}(FacePart[Async{owner}, Async{part.name}]):", title]
     lines += [_method(one, part, source, imports) for one in part.methods() if _is_public(one, source)]
     return "\n".join(lines)
 
@@ -299,7 +307,7 @@ def _first_line(module: Module) -> str:
 
 
 def _is_public(method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> bool:
-    if method.name in source.by_hand or (source.base != "Part" and method.name in _for_instances()):
+    if method.name in source.by_hand or (source.base != "FacePart" and method.name in _for_instances()):
         return False
     return method.name in ITERATION or not method.name.startswith("_")
 
@@ -395,7 +403,7 @@ def _body(
         ]
     if way == "part":
         kind = told.strip("'")
-        if source.base == "Part":
+        if source.base == "FacePart":
             rest = passed.removeprefix("core.")
             return [_indented(f"return {kind}(self._whole, lambda core: self._pick(core).{rest})")]
         return [_indented(f"return {kind}(self, lambda core: {passed})")]
@@ -429,7 +437,7 @@ def _way(
     told = "" if returns is None else ast.unparse(returns)
     inner = returns.slice if isinstance(returns, ast.Subscript) else None
     answer = None if told in ("", "None") else returns
-    if source.base != "Part" and method.name in ("start", "close"):
+    if source.base != "FacePart" and method.name in ("start", "close"):
         return f"_{method.name}", None
     if told.startswith(("AsyncIterator[", "AsyncGenerator[")):
         return "_iterate", inner.elts[0] if isinstance(inner, ast.Tuple) else inner

@@ -19,8 +19,8 @@ from turbopump.protocol.bodies import (
     ConsumerListBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
-    MessageQueue,
     ResetOffsetBody,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
@@ -299,7 +299,7 @@ class Consumer:
         return taken.locked_at is not None and self._clock.monotonic() - taken.locked_at < LOCK_VALID_S
 
     def _lock_body(self, *queue_ids: int) -> bytes:
-        queues = [MessageQueue(BROKER_NAME, queue_id, TOPIC) for queue_id in queue_ids]
+        queues = [WireQueue(BROKER_NAME, queue_id, TOPIC) for queue_id in queue_ids]
         return LockBatchRequestBody(
             clientId=self.client_id, consumerGroup=self.plan.name, mqSet=queues
         ).encode()

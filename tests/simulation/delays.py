@@ -28,7 +28,7 @@ from turbopump.broker.delay import levels
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.levels import FILE, TICK_S, DelayedMessages
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
@@ -121,7 +121,7 @@ class DelaySimulation(CrashingStore):
     def _open(self, is_calm: bool) -> None:
         self._renew_disk()
         store = self._open_store()
-        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         self.schedule = DelaySchedule(store)

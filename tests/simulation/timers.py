@@ -18,7 +18,7 @@ from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay import timer_recovery, timers
 from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
@@ -83,7 +83,7 @@ class TimerSimulation(DelaySimulation):
         if self.chance.random() < 0.1:
             self.disk.remove_tree(self.chance.choice(["/store/timerwheel", "/store/timerlog"]))
         store = self._open_store()
-        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         writer = writer_of(store, self.clock)

@@ -26,7 +26,7 @@ from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import WaitingKinds
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.broker.transactions import checks, recovery
 from turbopump.broker.transactions.checks import TransactionChecks
 from turbopump.broker.transactions.halves import CheckRules
@@ -143,7 +143,7 @@ class TransactionSimulation(CrashingStore):
     async def _open(self) -> None:
         self._renew_disk()
         store = self._open_store()
-        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic(TOPIC, 4, 4), {})
         self.files = ConfigFiles(self.config.config_dir, self.disk)
         self.offsets = CommittedOffsets(OffsetRules(), self.clock)

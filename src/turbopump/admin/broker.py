@@ -10,7 +10,7 @@ from turbopump.admin.options import boolean, defaulting, host_port, number, opti
 from turbopump.admin.render import TextTable, front
 from turbopump.admin.sending import SEND_MSG_STATUS
 from turbopump.admin.times import local_second
-from turbopump.client.admin import Unreachable
+from turbopump.client.admin import ServerUnreachable
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import ConsumeStatsList
 from turbopump.protocol.errors import Refused
@@ -32,7 +32,7 @@ async def broker_status(call: Call) -> None:
     for address in await addresses_in(call, call.given[CLUSTER]):
         try:
             figures = await call.admin.brokers.figures(address)
-        except (Refused, Unreachable) as error:
+        except (Refused, ServerUnreachable) as error:
             call.out.warn(line_of(error))
             continue
         for key, value in sorted(figures.items()):
@@ -100,7 +100,7 @@ async def update_broker_config(call: Call) -> None:
     for address in addresses:
         try:
             await call.admin.brokers.update_config(address, change)
-        except (Refused, Unreachable) as error:
+        except (Refused, ServerUnreachable) as error:
             if broker:
                 raise
             call.out.warn(line_of(error))

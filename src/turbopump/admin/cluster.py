@@ -10,7 +10,7 @@ from turbopump.admin.failures import line_of
 from turbopump.admin.options import boolean, defaulting, flag, number, optional, text
 from turbopump.admin.render import TextTable
 from turbopump.admin.sending import GROUP, timed
-from turbopump.client.admin import Unreachable
+from turbopump.client.admin import ServerUnreachable
 from turbopump.client.admin.clusters import BrokerAt, Layout
 from turbopump.client.message import Message
 from turbopump.client.produce.sender import Sender
@@ -69,7 +69,7 @@ async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
     """Returns the runtime figures of a broker; empty, with a warning, if it does not answer."""
     try:
         return await call.admin.brokers.figures(broker.address)
-    except (Unreachable, Refused) as error:
+    except (ServerUnreachable, Refused) as error:
         call.out.warn(line_of(error))
         return {}
 

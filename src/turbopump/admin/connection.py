@@ -3,7 +3,7 @@
 from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import host_port, optional, required, text
 from turbopump.admin.render import TextTable, fields
-from turbopump.protocol.bodies import Connection
+from turbopump.protocol.bodies import ClientConnection
 from turbopump.protocol.codes import version_name
 
 PRODUCER_GROUP = required("g", "producerGroup", "producer group name", text)
@@ -67,12 +67,12 @@ async def producer(call: Call) -> None:
     call.out.show({"groups": document}, lines)
 
 
-def client_row(connection: Connection) -> tuple[str, str, str, str]:
+def client_row(connection: ClientConnection) -> tuple[str, str, str, str]:
     version = version_name(connection.version)
     return connection.clientId, connection.clientAddr, connection.language, version
 
 
-def client_fields(connection: Connection) -> dict[str, object]:
+def client_fields(connection: ClientConnection) -> dict[str, object]:
     return {**fields(connection), "versionDesc": version_name(connection.version)}
 
 

@@ -35,7 +35,7 @@ async def consumer_status(call: Call) -> None:
     await status_of_members(call, group, members.connectionSet)
 
 
-async def status_of_members(call: Call, group: str, members: list[bodies.Connection]) -> None:
+async def status_of_members(call: Call, group: str, members: list[bodies.ClientConnection]) -> None:
     now_ms = call.admin.clock.now_ms()
     call.out.line(MEMBERS.form % MEMBERS.headings)
     found: dict[str, ConsumerRunningInfo] = {}

@@ -11,7 +11,7 @@ from turbopump.admin.options import defaulting, flag, host_port, optional, requi
 from turbopump.admin.render import fields
 from turbopump.admin.stats import of_a_day
 from turbopump.admin.topic import masters
-from turbopump.client.admin import Admin, NotFound, Unreachable
+from turbopump.client.admin import Admin, NotFound, ServerUnreachable
 from turbopump.client.admin.clusters import BrokerAt
 from turbopump.protocol import dialect, names
 from turbopump.protocol.addresses import MASTER_ID
@@ -224,7 +224,7 @@ async def clients_of(admin: Admin, groups: Iterable[str]) -> list[str]:
     for group in groups:
         try:
             connections = (await admin.connections.consumers(group)).connectionSet
-        except (NotFound, Refused, Unreachable):
+        except (NotFound, Refused, ServerUnreachable):
             continue
         found.update(f"{each.language}%{version_name(each.version)}" for each in connections)
     return sorted(found)

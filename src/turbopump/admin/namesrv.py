@@ -4,7 +4,7 @@ from turbopump.admin.broker import config_lines
 from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.failures import line_of
 from turbopump.admin.options import required, text
-from turbopump.client.admin import Unreachable
+from turbopump.client.admin import ServerUnreachable
 from turbopump.protocol.errors import Refused
 
 NAMESPACE = required("s", "namespace", "set the namespace", text)
@@ -45,7 +45,7 @@ async def change_permission(call: Call, verb: str) -> None:
         said = f"{verb} write perm of broker[{broker}] in name server[{address}]"
         try:
             topics = await change(address, broker)
-        except (Refused, Unreachable) as error:
+        except (Refused, ServerUnreachable) as error:
             call.out.line(f"{said} Failed")
             call.out.warn(line_of(error))
             continue

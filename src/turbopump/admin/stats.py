@@ -7,7 +7,7 @@ import msgspec
 from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import flag, optional, text
 from turbopump.admin.render import TextTable, front
-from turbopump.client.admin import Admin, NotFound, Unreachable
+from turbopump.client.admin import Admin, NotFound, ServerUnreachable
 from turbopump.client.admin.brokers import StatsName
 from turbopump.protocol import names
 from turbopump.protocol.addresses import MASTER_ID
@@ -47,7 +47,7 @@ async def stats_all(call: Call) -> None:
             continue
         try:
             flows = await flows_of(call.admin, topic)
-        except (Refused, Unreachable, NotFound) as error:
+        except (Refused, ServerUnreachable, NotFound) as error:
             call.out.warn(f"{topic}: {error}")
             continue
         flows = [flow for flow in flows if is_active(flow) or not call.given[ACTIVE_ONLY]]
@@ -78,7 +78,7 @@ async def traffic(admin: Admin, masters: Iterable[str], name: StatsName, key: st
     for address in masters:
         try:
             found = await admin.brokers.statistics(address, name, key)
-        except (Refused, Unreachable):
+        except (Refused, ServerUnreachable):
             continue
         tps += found.statsMinute.tps
         total += of_a_day(found)
@@ -97,7 +97,7 @@ async def accumulation(admin: Admin, masters: Iterable[str], group: str, topic: 
 async def quietly(asking: Awaitable[ConsumeStats]) -> ConsumeStats | None:
     try:
         return await asking
-    except (Refused, Unreachable, NotFound):
+    except (Refused, ServerUnreachable, NotFound):
         return None
 
 

@@ -20,7 +20,7 @@ from turbopump.admin.options import (
     text,
 )
 from turbopump.admin.render import TextTable, fields, front, java_number, moment
-from turbopump.client.admin import Admin, Unreachable
+from turbopump.client.admin import Admin, ServerUnreachable
 from turbopump.client.group.rebalance import averagely
 from turbopump.protocol import dialect, names
 from turbopump.protocol.addresses import MASTER_ID
@@ -209,7 +209,7 @@ async def topic_in_cluster(admin: Admin, topic: str) -> TopicInCluster:
         route = await admin.topics.route(topic)
         cluster = route.brokerDatas[0].cluster if route.brokerDatas else ""
         return TopicInCluster(cluster, topic, await admin.topics.consumers(topic))
-    except (Refused, Unreachable):
+    except (Refused, ServerUnreachable):
         return TopicInCluster("", topic, [])
 
 

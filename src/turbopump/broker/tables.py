@@ -19,7 +19,7 @@ from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.persist import PAUSE_S, PersistedTable
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Workers
@@ -36,7 +36,7 @@ class Tables:
         self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
     ) -> None:
         light = config.store.uses_light_queues
-        self.topics = Topics(config.topics, config.identity, clock, light)
+        self.topics = TopicTable(config.topics, config.identity, clock, light)
         self.groups = SubscriptionGroups(config.groups, clock, light)
         self.offsets = CommittedOffsets(config.offsets, clock, light)
         self.filters = GroupFilters(config.filters, clock, modules)

@@ -83,11 +83,8 @@ def from_wire(config: TopicConfig) -> Topic:
 OnChange = Callable[[list[Topic]], None]
 
 
-class Topics:
-    """The topic table of a broker; calls `on_change` with a list of topics after each change.
-
-    The list has the new or changed topics. It is empty after a deletion and after `mark_ordered`.
-    """
+class TopicTable:
+    """The topic table. Calls `on_change` with new or changed topics, with an empty list after a deletion."""
 
     def __init__(
         self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False

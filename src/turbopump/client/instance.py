@@ -47,7 +47,7 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.http_get import BadPage, get
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.runtime.chance import Chance
-from turbopump.runtime.tasks import Tasks
+from turbopump.runtime.tasks import SharedTask, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class ClientInstance:
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         self._discovers = not name_servers
-        self._started: asyncio.Task[None] | None = None
+        self._starting = SharedTask(self._start)
         self._stack = contextlib.AsyncExitStack()
         self._tasks = Tasks(log)
 
@@ -147,9 +147,7 @@ class ClientInstance:
 
     async def start(self) -> None:
         """Connects to a name server, starts background tasks; once for all callers. Raises NoNameServer."""
-        if self._started is None:
-            self._started = asyncio.get_running_loop().create_task(self._start())
-        await asyncio.shield(self._started)
+        await self._starting.wait()
 
     async def _start(self) -> None:
         self._stack.push_async_callback(self.client.close)

@@ -207,11 +207,11 @@ class MessageQueue:
     broker: str
     id: int
 
-    def to_wire(self) -> bodies.MessageQueue:
-        return bodies.MessageQueue(self.broker, self.id, self.topic)
+    def to_wire(self) -> bodies.WireQueue:
+        return bodies.WireQueue(self.broker, self.id, self.topic)
 
     @classmethod
-    def of_wire(cls, queue: bodies.MessageQueue) -> "MessageQueue":
+    def of_wire(cls, queue: bodies.WireQueue) -> "MessageQueue":
         return cls(queue.topic, queue.brokerName, queue.queueId)
 
 

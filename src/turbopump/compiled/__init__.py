@@ -49,11 +49,8 @@ class Rules(TypedDict):
     max_frame: int
 
 
-class Groups(Protocol):
-    """Protocol of the compiled appender of several messages: all are appended, or none if one is not plain.
-
-    Its methods return None then.
-    """
+class GroupAppender(Protocol):
+    """Appends all messages of a group, or returns None if any of them is not plain."""
 
     def batch(
         self,
@@ -120,7 +117,7 @@ class Twins(NamedTuple):
     """The functions of the compiled module."""
 
     plain_sends: Callable[..., PlainSends]
-    groups: Callable[..., Groups]
+    groups: Callable[..., GroupAppender]
     put_keys: PutKeys
 
 

@@ -31,7 +31,7 @@ def Groups(  # noqa: N802
     keys: list[Any],
     dirty: dict[Any, None],
     now_ms: Callable[[], int],
-) -> compiled.Groups: ...
+) -> compiled.GroupAppender: ...
 def put_keys(
     waiting: list[tuple[Any, int, int, str, str]],
     most: int,

@@ -95,7 +95,7 @@ class _ColumnReader:
 
     @cached_property
     def pairs(self) -> PropertyColumns:
-        return PropertyColumns(self.data, self.places.properties, self.places.property_sizes)
+        return PropertyColumns(self.data, *self.places.properties)
 
     # numbers
 
@@ -119,11 +119,11 @@ class _ColumnReader:
     # texts and bytes
 
     def topic(self) -> Any:
-        column = cut(self.data, self.places.topics, self.places.topic_sizes, pa.string())
+        column = cut(self.data, *self.places.topics, pa.string())
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
-            raw = cut(self.data, self.places.topics, self.places.topic_sizes, pa.binary())
+            raw = cut(self.data, *self.places.topics, pa.binary())
             return pa.array([name.decode("utf-8", "replace") for name in raw.to_pylist()], pa.string())
         return column
 
@@ -132,23 +132,22 @@ class _ColumnReader:
 
     def body(self) -> Any:
         """Returns the bodies as sent; null where one cannot be decompressed. Raises BatchTooLarge."""
-        places = self.places
-        packed: Mask = (places.sys_flags & COMPRESSED) != 0
-        if int(places.body_sizes.sum()) > MAX_EXPANDED_BATCH and len(places) > 1:
-            raise BatchTooLarge(
-                f"bodies must have at most {MAX_EXPANDED_BATCH} bytes, got {places.body_sizes.sum()}"
-            )
+        starts, sizes = self.places.bodies
+        packed: Mask = (self.places.sys_flags & COMPRESSED) != 0
+        if int(sizes.sum()) > MAX_EXPANDED_BATCH and len(starts) > 1:
+            raise BatchTooLarge(f"bodies must have at most {MAX_EXPANDED_BATCH} bytes, got {sizes.sum()}")
         if not packed.any():
-            return cut(self.data, places.bodies, places.body_sizes, pa.binary())
-        column = cut(self.data, places.bodies, np.where(packed, 0, places.body_sizes), pa.binary())
+            return cut(self.data, starts, sizes, pa.binary())
+        column = cut(self.data, starts, np.where(packed, 0, sizes), pa.binary())
         return patched(column, np.flatnonzero(packed), self._expanded(np.flatnonzero(packed)))
 
     def _expanded(self, rows: Numbers) -> list[bytes | None]:
         found: list[bytes | None] = []
         # A single row is decompressed whatever its size: it cannot be split.
         total, limit = 0, MAX_EXPANDED_BATCH if len(self.places) > 1 else np.inf
+        starts, sizes = self.places.bodies
         for row in rows:
-            at, size = int(self.places.bodies[row]), int(self.places.body_sizes[row])
+            at, size = int(starts[row]), int(sizes[row])
             found.append(_expanded(bytes(self.data[at : at + size]), int(self.places.sys_flags[row])))
             total += len(found[-1] or b"")
             if total > limit:

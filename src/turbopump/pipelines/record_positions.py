@@ -6,8 +6,8 @@ Only numbers are copied out of the buffer. `protocol/record.py` draws the layout
 """
 
 import struct
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,17 @@ MAX_PATIENCE = 1024  # records between two checks where sizes differ
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
+class FieldSpans(NamedTuple):
+    """Positions and sizes of one field of some records."""
+
+    starts: Numbers
+    sizes: Numbers
+
+    def only(self, which: "Mask | Numbers | slice") -> "FieldSpans":
+        """Returns the spans of some of the records."""
+        return FieldSpans(self.starts[which], self.sizes[which])
+
+
 @dataclass(frozen=True, slots=True)
 class RecordPositions:
     """Positions and sizes of the fields of some records, in the buffer that was given.
@@ -67,12 +78,9 @@ class RecordPositions:
     heads: NDArray[np.void]
     sizes: Numbers
     sys_flags: Numbers
-    bodies: Numbers
-    body_sizes: Numbers
-    topics: Numbers
-    topic_sizes: Numbers
-    properties: Numbers
-    property_sizes: Numbers
+    bodies: FieldSpans
+    topics: FieldSpans
+    properties: FieldSpans
     is_whole: Mask
 
     def __len__(self) -> int:
@@ -86,7 +94,16 @@ class RecordPositions:
         """Returns the positions of the records that `which` selects."""
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
             return self
-        return RecordPositions(*[getattr(self, field.name)[which] for field in fields(self)])
+        return RecordPositions(
+            self.starts[which],
+            self.heads[which],
+            self.sizes[which],
+            self.sys_flags[which],
+            self.bodies.only(which),
+            self.topics.only(which),
+            self.properties.only(which),
+            self.is_whole[which],
+        )
 
 
 def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
@@ -160,9 +177,8 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
     is_whole: Mask = (starts >= 0) & (starts <= limit - MIN_RECORD_SIZE)
     if limit < MIN_RECORD_SIZE or not len(starts):
         none, heads = np.zeros(len(starts), np.int64), np.zeros(len(starts), HEAD)
-        return RecordPositions(
-            starts, heads, none, none, none, none, none, none, none, none, is_whole & False
-        )
+        nowhere = FieldSpans(none, none)
+        return RecordPositions(starts, heads, none, none, nowhere, nowhere, nowhere, is_whole & False)
     begins = np.where(is_whole, starts, 0)
     heads = heads_at(data, begins)
     sizes, magics, sys_flags = (heads[name].astype(np.int64) for name in ("size", "magic", "sys_flag"))
@@ -190,12 +206,9 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
         heads,
         sizes,
         sys_flags,
-        bodies,
-        body_sizes,
-        topics,
-        topic_sizes,
-        properties,
-        property_sizes,
+        FieldSpans(bodies, body_sizes),
+        FieldSpans(topics, topic_sizes),
+        FieldSpans(properties, property_sizes),
         is_whole,
     )
 

@@ -14,7 +14,9 @@ class BadPage(OSError):
 
 async def get(network: Network, host: str, port: int, path: str, timeout_s: float) -> str:
     """Returns the text of a page; raises OSError: no server, TimeoutError, or any status but 200."""
-    exchange = _Exchange(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+    exchange = _GetExchange(
+        f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
+    )
     try:
         async with asyncio.timeout(timeout_s):
             await network.connect(lambda: exchange, host, port)
@@ -30,8 +32,8 @@ async def get(network: Network, host: str, port: int, path: str, timeout_s: floa
     return body.decode("utf-8", "replace")
 
 
-class _Exchange(asyncio.Protocol):
-    """Dialled HTTP connection with one request; `answer` is the future of all received bytes."""
+class _GetExchange(asyncio.Protocol):
+    """A connection with one request; `answer` is all that came back."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""Ownership of background tasks: each `asyncio.Task` belongs to one `Tasks`, which ends it.
+"""Ownership of tasks: each `asyncio.Task` belongs to a `Tasks`, a `TaskScope` or a `SharedTask`.
 
 asyncio keeps only weak references to tasks, reports a failure when the task is garbage collected, and leaves
 cancelling and waiting, in the right order, to every caller. All of that is here, once. What a task does, and
@@ -6,10 +6,13 @@ whether it is started again after a failure, is its owner's business.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -78,3 +81,95 @@ class Tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             work = getattr(task.get_coro(), "__qualname__", "")
             self._log.error("Background task %s (%s) failed", task.get_name(), work, exc_info=error)
+
+
+class SharedTask:
+    """Runs a coroutine once, however many callers wait for it.
+
+        self._starting = SharedTask(self._start)
+        ...
+        await self._starting.wait()
+
+    Cancelling a caller does not cancel it. Its failure is raised in every caller. A later caller gets the
+    same result, or, with `repeats_failed`, runs it again after a failure.
+    """
+
+    __slots__ = ("_repeats_failed", "_task", "_work")
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], repeats_failed: bool = False) -> None:
+        self._work = work
+        self._repeats_failed = repeats_failed
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self) -> None:
+        """Runs the coroutine, unless it has begun before, and waits for its end."""
+        task = self._task
+        if task is None or (self._repeats_failed and _has_failed(task)):
+            task = self._task = asyncio.get_running_loop().create_task(self._work())
+        await asyncio.shield(task)
+
+    async def wait_ended(self) -> None:
+        """Waits until the coroutine does not run any more, however it ends. Does not start it."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+
+def _has_failed(task: "asyncio.Task[None]") -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+class TaskScope:
+    """Owns tasks that end with a block: the block waits for them, and a failure ends them all.
+
+        async with TaskScope() as tasks:
+            for queue in queues:
+                tasks.start(self._follow(queue))
+
+    The first failure cancels the other tasks and the block, and is raised when they have ended.
+    """
+
+    __slots__ = ("_group", "_running")
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Starts a task. Called within the block."""
+        task = self._group.create_task(coroutine)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancels all tasks; the block then waits for their ends."""
+        for task in self._running:
+            task.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as failures:
+            first = failures.exceptions[0]
+            raise first from first.__cause__
+
+
+async def call_concurrently(
+    ask: Callable[[K], Awaitable[T]], items: Iterable[K], max_concurrent: int | None = None
+) -> list[T]:
+    """Calls `ask` for all items and returns the results in their order. A failure cancels the other calls."""
+    turns = contextlib.nullcontext() if max_concurrent is None else asyncio.Semaphore(max_concurrent)
+
+    async def one(item: K) -> T:
+        async with turns:
+            return await ask(item)
+
+    async with TaskScope() as tasks:
+        calls = [tasks.start(one(item)) for item in items]
+    return [call.result() for call in calls]

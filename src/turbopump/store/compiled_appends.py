@@ -8,7 +8,7 @@ where a message is readable as soon as it is appended: with ASYNC_FLUSH and with
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
 
-from turbopump.compiled import Arrivals, Groups, PlainSends, Rules, Taken, Twins
+from turbopump.compiled import Arrivals, GroupAppender, PlainSends, Rules, Taken, Twins
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appender
 from turbopump.store.commit_log import CommitLog
@@ -47,7 +47,7 @@ class CompiledAppends:
         """Returns the compiled appender of plain sends, for `append_plain`; None without compiled code."""
         return None if self._twins is None else self._twins.plain_sends(**self._parts, **rules)
 
-    def groups(self) -> Groups | None:
+    def groups(self) -> GroupAppender | None:
         """Returns the compiled appender of several messages, for `append_group`; None: no compiled code."""
         return None if self._twins is None else self._twins.groups(**self._parts)
 

@@ -52,12 +52,12 @@ class MessageLog:
 
     @property
     def min_offset(self) -> int:
-        """Offset of the oldest record that was not deleted."""
+        """Physical offset of the oldest record that was not deleted."""
         return self._log.min_offset
 
     @property
     def end(self) -> int:
-        """Offset at which the next record begins."""
+        """Physical offset at which the next record will begin."""
         return self._log.end
 
     @property
@@ -67,22 +67,22 @@ class MessageLog:
 
     @property
     def synced(self) -> int:
-        """Offset below which everything is on the medium."""
+        """Physical offset below which everything is synced to disk."""
         return self._log.synced
 
     @property
     def pool_buffers_left(self) -> int | None:
-        """Unused buffers of the transient pool; None without a pool."""
+        """Number of unused buffers of the transient store pool; None without a pool."""
         return self._log.buffers_left if self._log.uses_pool else None
 
     @property
     def appended_messages(self) -> int:
-        """Messages appended since the start."""
+        """Number of messages appended since the broker started."""
         return self._appender.messages
 
     @property
     def appended_bytes(self) -> int:
-        """Bytes of the records appended since the start."""
+        """Bytes of the records appended since the broker started."""
         return self._appender.bytes
 
     # writing

@@ -14,11 +14,10 @@ import contextlib
 import itertools
 import logging
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+from typing import Literal, Self, get_args
 
-from turbopump.client.admin import Admin
 from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageExt, MessageQueue
@@ -31,23 +30,16 @@ from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.tasks import Tasks
 from turbopump.testing.client_settings import ClusterClientSettings
-from turbopump.testing.failures import Expected, HandlerFailures
+from turbopump.testing.clients import AsyncClusterClients
+from turbopump.testing.failures import Expected
 from turbopump.testing.loop import VirtualClock, VirtualLoop
-from turbopump.testing.network import Host, MemoryNetwork
-from turbopump.testing.servers import HOST, MAX_HOLD_S, EmbeddedBroker, EmbeddedServers, check_values
+from turbopump.testing.network import MemoryNetwork
+from turbopump.testing.servers import MAX_HOLD_S, EmbeddedBroker, EmbeddedServers, check_values
 from turbopump.testing.settings import checked
-
-if TYPE_CHECKING:
-    from turbopump.client.produce.producer import Producer
-    from turbopump.client.pull.consumer import PullConsumer
-    from turbopump.client.push.consumer import Consumer
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 ClockKind = Literal["real", "virtual"]
-PRODUCER_GROUP = "testing"
 WAIT_S = 10.0
 MAX_BROKERS = 26  # broker-a to broker-z
 POLL_S = 0.01  # between two checks of a condition
@@ -66,7 +58,7 @@ class NotConsumed(AssertionError):
         super().__init__(f"after {timeout} s group {group} is still behind: {'; '.join(behind)}")
 
 
-class AsyncCluster:
+class AsyncCluster(AsyncClusterClients):
     """A name server and brokers in the caller's event loop, for `async with`; for arguments see `Cluster`.
 
     >>> async def main():
@@ -83,6 +75,7 @@ class AsyncCluster:
         settings: Mapping[str, str | bool | float] | None = None,
         seed: int = 0,
     ) -> None:
+        super().__init__()
         self._brokers = brokers
         self._clock_kind = clock
         self._start = start
@@ -91,13 +84,8 @@ class AsyncCluster:
         check_values(self._settings)
         self._seed = seed
         self._stack = contextlib.AsyncExitStack()
-        self._made: list[_Closable] = []
-        self.failures = HandlerFailures()
-        """Exceptions of the handlers of its consumers."""
         self._tasks = Tasks(log)
         self._is_notifying = False
-        self._network: MemoryNetwork
-        self.client_settings: ClusterClientSettings
         self.world: World
         """Clock, network and random numbers of the cluster, for clients created without it."""
 
@@ -196,75 +184,6 @@ class AsyncCluster:
             if which in (number, broker.name):
                 return broker
         raise ValueError(f"there is no broker {which!r}; there are {', '.join(self.brokers)}")
-
-    # Clients
-
-    def producer(self, group: str = PRODUCER_GROUP, **settings: Any) -> "Producer":
-        """Returns a `turbopump.aio.Producer`, to be used by `async with`. Takes any of its settings."""
-        from turbopump.client.produce.producer import Producer
-
-        return self._keep(Producer(group, **self.client_settings.of_producer(settings)))
-
-    def consumer(self, group: str, **settings: Any) -> "Consumer":
-        """Returns a consumer: add handlers by `on`, then start. New groups begin with the first message."""
-        from turbopump.client.push.consumer import Consumer
-
-        return self._keep(Consumer(group, **self.client_settings.of_consumer(settings)))
-
-    def pull_consumer(
-        self, group: str, topics: Sequence[str] | Mapping[str, str] = (), **settings: Any
-    ) -> "PullConsumer":
-        """Returns a pull consumer. A new group begins with the first message of a topic."""
-        from turbopump.client.pull.consumer import PullConsumer
-
-        return self._keep(
-            PullConsumer(group, topics=topics, **self.client_settings.of_pull_consumer(settings))
-        )
-
-    def admin(self) -> Admin:
-        return self._keep(Admin(**self.client_settings.of_client()))
-
-    @contextlib.contextmanager
-    def as_default(self) -> Iterator[None]:
-        """Connects async clients created in the `with` block to this cluster, whatever their addresses.
-
-        Any code may create them; their `name_servers` is ignored, so the program under test needs no change.
-        """
-        from turbopump.testing.redirection import redirected
-
-        with redirected(self.client_settings.of_client, lambda client: self.watch(self._keep(client))):
-            yield
-
-    def watch(self, client: object) -> None:
-        """Records exceptions of the handlers of a consumer that the program under test created."""
-        from turbopump.client.push.consumer import Consumer
-
-        if isinstance(client, Consumer):
-            client._hooks = (*client._hooks, self.failures)
-
-    def kill_client(self, client: object) -> None:
-        """Kills a client as SIGKILL does: connections break, it sends nothing more. Only in virtual time.
-
-        There each client has its own address.
-        """
-        self.cut_off(client)
-        self._network.break_connections(host_of(client))
-
-    def cut_off(self, client: object) -> None:
-        """Cuts a client off the network: nothing passes, and no side is notified. Only in virtual time."""
-        self._network.cut(HOST, host_of(client))
-
-    def rejoin(self, client: object) -> None:
-        """Ends `cut_off`: the client can reach the servers again."""
-        self._network.join(HOST, host_of(client))
-
-    def _keep(self, client: T) -> T:
-        self._made.append(client)  # type: ignore[arg-type]
-        return client
-
-    async def _close_clients(self) -> None:
-        for client in reversed(self._made):
-            await client.close()
 
     # Topics and messages
 
@@ -403,19 +322,6 @@ def check_shape(brokers: int, clock: str) -> None:
 
 def not_in_time(timeout: float) -> str:
     return f"the condition did not become true within {timeout} s"
-
-
-class _Closable:
-    async def close(self) -> None: ...
-
-
-def host_of(client: Any) -> str:
-    """Returns the IP address of a client of a virtual cluster; raises RuntimeError for any other client."""
-    core = getattr(client, "_core", client)
-    world: World = core.world if isinstance(core, Admin) else core._world
-    if not isinstance(world.network, Host):
-        raise RuntimeError('clients can be cut off only in virtual time: Cluster(clock="virtual")')
-    return world.network.ip
 
 
 async def commit_now(client: object, group: str) -> None:

@@ -80,14 +80,14 @@ class SimulatedDisk:
         if durable_name:
             self.operation()
             self._names.sync(parent_of(path))
-        return _MappedFile(self, path, node)
+        return _SimulatedMappedFile(self, path, node)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
         self.operation()
         node = self._names.find(path)
         if not node.pages:
             raise ValueError("cannot mmap an empty file")
-        return _MappedFile(self, path, node)
+        return _SimulatedMappedFile(self, path, node)
 
     def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
         self.operation()
@@ -97,7 +97,7 @@ class SimulatedDisk:
             node = SimulatedFile(self.clock, b"", allocated=size)
             node.resize(size)
             self._names.link(path, node)
-        return _PlainFile(self, path, self._names.find(path))
+        return _SimulatedPlainFile(self, path, self._names.find(path))
 
     def entries(self, directory: str) -> list[Entry]:
         self.operation()
@@ -284,7 +284,7 @@ class SimulatedWorkers:
     def close(self) -> None: ...
 
 
-class _MappedFile:
+class _SimulatedMappedFile:
     def __init__(self, disk: SimulatedDisk, path: str, node: SimulatedFile) -> None:
         self.path = path
         self.size = len(node.pages)
@@ -309,7 +309,7 @@ class _MappedFile:
     def close(self) -> None: ...
 
 
-class _PlainFile:
+class _SimulatedPlainFile:
     def __init__(self, disk: SimulatedDisk, path: str, node: SimulatedFile) -> None:
         self.path = path
         self._disk = disk

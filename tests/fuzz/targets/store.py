@@ -16,7 +16,7 @@ from tests.unit.store.lab import EVER, ROOT, Workers, draft, new_disk, open_stor
 from turbopump.broker.config import GroupRules, OffsetRules
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.offsets import CommittedOffsets
-from turbopump.broker.topics import Identity, TopicRules, Topics
+from turbopump.broker.topics import Identity, TopicRules, TopicTable
 from turbopump.protocol import batch, inner
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
@@ -230,8 +230,8 @@ def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
     return seeds
 
 
-def _topics() -> Topics:
-    return Topics(TopicRules(), Identity("cluster", "broker"), HandClock())
+def _topics() -> TopicTable:
+    return TopicTable(TopicRules(), Identity("cluster", "broker"), HandClock())
 
 
 def _groups() -> SubscriptionGroups:
@@ -242,7 +242,7 @@ def _offsets() -> CommittedOffsets:
     return CommittedOffsets(OffsetRules(), HandClock())
 
 
-TABLES: tuple[Callable[[], Topics | SubscriptionGroups | CommittedOffsets], ...] = (
+TABLES: tuple[Callable[[], TopicTable | SubscriptionGroups | CommittedOffsets], ...] = (
     _topics,
     _groups,
     _offsets,

@@ -14,7 +14,7 @@ from tests.writers import writer_of
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.record import decode_all
 from turbopump.runtime.chance import Chance
@@ -77,7 +77,7 @@ class BrokerRun:
         workers = SimulatedWorkers(disk)
         self.clock = clock
         self.store = Store.open(CONFIG, disk, clock, workers)
-        topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
         topics.update(Topic("T", 1, 1), {})
         files = ConfigFiles(CONFIG.config_dir, disk)
         self.timing = TimerIntake(self.store, lambda: RULES, "a", clock, RULES.precision_ms)

@@ -4,7 +4,7 @@ import pytest
 from tests.kit import virtual
 from tests.unit.admin.kit import cluster, golden
 
-from turbopump.protocol.bodies import ConsumeStats, ConsumeStatsList, MessageQueue, OffsetWrapper
+from turbopump.protocol.bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper, WireQueue
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import InvalidParameter
 from turbopump.remoting.router import Answer, Request
@@ -120,7 +120,7 @@ async def test_our_own_broker_tells_what_consumers_have_left() -> None:
 async def test_what_consumers_have_left_on_a_broker() -> None:
     async with cluster(brokers=0) as town:
         offsets = {
-            MessageQueue("broker-a", number, "orders"): OffsetWrapper(
+            WireQueue("broker-a", number, "orders"): OffsetWrapper(
                 brokerOffset=10,
                 consumerOffset=10 - number,
                 lastTimestamp=1_700_000_000_000 * (number > 0),

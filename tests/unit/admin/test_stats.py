@@ -9,10 +9,10 @@ from turbopump.protocol.bodies import (
     BrokerStatsItem,
     ConsumeStats,
     GroupList,
-    MessageQueue,
     OffsetWrapper,
     TopicList,
     TopicRouteData,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import SystemFailure, TopicNotFound
@@ -48,7 +48,7 @@ async def counted(town: MemoryCluster) -> str:
 
     def progress(request: Request[None]) -> Answer:
         at = OffsetWrapper(brokerOffset=100, consumerOffset=58)
-        return Answer(body=ConsumeStats(offsetTable={MessageQueue("b", 0, "orders"): at}).encode())
+        return Answer(body=ConsumeStats(offsetTable={WireQueue("b", 0, "orders"): at}).encode())
 
     await town.play(
         20911,

@@ -30,7 +30,7 @@ from turbopump.broker.groups.relay import ConsumerRelay
 from turbopump.broker.groups.resets import ResetHandler
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command, encode
 from turbopump.protocol.hashing import java_hash
@@ -81,7 +81,7 @@ class Bench:
         self.disk = SimulatedDisk(Chance(7), self.clock)
         self.store = Store.open(SMALL_STORE, self.disk, self.clock, SimulatedWorkers(self.disk))
         self.store.log.store_host = HOST
-        self.topics = Topics(self.config.topics, self.config.identity, self.clock)
+        self.topics = TopicTable(self.config.topics, self.config.identity, self.clock)
         self.groups = SubscriptionGroups(self.config.groups, self.clock)
         self.offsets = CommittedOffsets(self.config.offsets, self.clock)
         self.members: Members[Connection] = Members()

@@ -18,7 +18,7 @@ from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler
 from turbopump.broker.produce.targets import BrokerSendRules, SendTargets
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.broker.transactions.half_kind import HalfMessages
 from turbopump.compiled import Twins
 from turbopump.protocol.command import Command, encode
@@ -68,7 +68,7 @@ class Bench:
         self.disk = SimulatedDisk(Chance(1), clock)
         self.store = Store.open(config, self.disk, clock, Workers(), twins=twins)
         self.store.log.store_host = pack_host("127.0.0.1", 10911)
-        self.topics = Topics(CONFIG.topics, CONFIG.identity, clock)
+        self.topics = TopicTable(CONFIG.topics, CONFIG.identity, clock)
         self.topics.update(Topic("T", 4, 4), {})
         self.topics.update(Topic("Multi", 1, 1, filter_type="MULTI_TAG"), {})
         receipts = Receipts(self.store.log.store_host, "DefaultRegion", True)

@@ -13,21 +13,21 @@ from tests.unit.broker.desk import CONFIG, Desk, records, running
 
 from turbopump.broker.config import GroupRules
 from turbopump.broker.groups.locks import LockTable
-from turbopump.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
+from turbopump.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, WireQueue
 from turbopump.protocol.codes import RequestCode
 from turbopump.testing.loop import run_virtual
 
 LIVE_S = 60.0
 
 
-def queue(number: int, topic: str = "T") -> MessageQueue:
-    return MessageQueue("broker-a", number, topic)
+def queue(number: int, topic: str = "T") -> WireQueue:
+    return WireQueue("broker-a", number, topic)
 
 
 Q0, Q1 = queue(0), queue(1)
 
 
-def locked(locks: LockTable, client: str, *queues: MessageQueue, now: float, group: str = "G") -> list[int]:
+def locked(locks: LockTable, client: str, *queues: WireQueue, now: float, group: str = "G") -> list[int]:
     return [queue.queueId for queue in locks.lock(group, client, queues, now)[0]]
 
 
@@ -98,10 +98,10 @@ class Locking(RuleBasedStateMachine):
         super().__init__()
         self.locks = LockTable(LIVE_S)
         self.now = 0.0
-        self.held: dict[MessageQueue, tuple[str, float]] = {}
+        self.held: dict[WireQueue, tuple[str, float]] = {}
 
     @rule(client=CLIENTS, queues=QUEUES)
-    def lock(self, client: str, queues: list[MessageQueue]) -> None:
+    def lock(self, client: str, queues: list[WireQueue]) -> None:
         expected = []
         for wanted in dict.fromkeys(queues):
             holder, since = self.held.get(wanted, (client, self.now))
@@ -111,7 +111,7 @@ class Locking(RuleBasedStateMachine):
         assert self.locks.lock("G", client, queues, self.now)[0] == expected
 
     @rule(client=CLIENTS, queues=QUEUES)
-    def unlock(self, client: str, queues: list[MessageQueue]) -> None:
+    def unlock(self, client: str, queues: list[WireQueue]) -> None:
         self.locks.unlock("G", client, queues)
         for wanted in queues:
             if self.held.get(wanted, ("", 0.0))[0] == client:
@@ -135,14 +135,14 @@ TestLocking.settings = examples(30, stateful_step_count=30)
 # Over the wire
 
 
-async def ask(desk: Desk, client: str, *queues: MessageQueue, **fields: Any) -> list[MessageQueue]:
+async def ask(desk: Desk, client: str, *queues: WireQueue, **fields: Any) -> list[WireQueue]:
     wish = LockBatchRequestBody(clientId=client, consumerGroup="G", mqSet=list(queues), **fields)
     answer = await desk.ask(RequestCode.LOCK_BATCH_MQ, body=wish.encode())
     assert (answer.code, answer.remark, answer.ext) == (0, None, None)
     return LockBatchResponseBody.decode(answer.body).lockOKMQSet
 
 
-async def unlock(desk: Desk, client: str, *queues: MessageQueue) -> None:
+async def unlock(desk: Desk, client: str, *queues: WireQueue) -> None:
     wish = LockBatchRequestBody(clientId=client, consumerGroup="G", mqSet=list(queues))
     answer = await desk.ask(RequestCode.UNLOCK_BATCH_MQ, body=wish.encode())
     assert (answer.code, answer.body) == (0, b"")

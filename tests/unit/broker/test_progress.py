@@ -13,11 +13,11 @@ from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
-    MessageQueue,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
     TopicList,
+    WireQueue,
 )
 from turbopump.store.commit_log import CommitLog
 from turbopump.testing.loop import run_virtual
@@ -37,11 +37,11 @@ def read_by(*groups: str, topic: str = "T", queues: int = 2, messages: int = 10)
     return bench
 
 
-def at(queue_id: int, topic: str = "T") -> MessageQueue:
-    return MessageQueue("broker-a", queue_id, topic)
+def at(queue_id: int, topic: str = "T") -> WireQueue:
+    return WireQueue("broker-a", queue_id, topic)
 
 
-async def progress(peer: Peer, **fields: Any) -> dict[MessageQueue, tuple[int, int, int]]:
+async def progress(peer: Peer, **fields: Any) -> dict[WireQueue, tuple[int, int, int]]:
     answer = await peer.ask(PROGRESS, **({"consumerGroup": "G"} | fields))
     table = ConsumeStats.decode(answer.body).offsetTable
     return {

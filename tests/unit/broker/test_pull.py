@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, records
 
-from turbopump.broker.consume.pull import MAX_PARKED_PER_CONNECTION, tag_filter
+from turbopump.broker.consume.pull import MAX_PARKED_PER_CONNECTION
+from turbopump.broker.consume.pull_checks import tag_filter
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 

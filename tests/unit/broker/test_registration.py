@@ -8,7 +8,7 @@ from tests.kit import virtual
 
 from turbopump.broker.config import Identity, NameServerConfig, TopicRules
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.bodies import KVTable, RegisterBrokerBody
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.headers.namesrv import RegisterBrokerRequest, UnregisterBrokerRequest
@@ -71,7 +71,7 @@ class Scene:
         self.clock = VirtualClock()
         hosts = [f"10.0.0.{number + 1}" for number in range(count)]
         self.servers = [NameServer(self.network.at(host), self.clock) for host in hosts]
-        self.topics = Topics(TopicRules(), IDENTITY, self.clock)
+        self.topics = TopicTable(TopicRules(), IDENTITY, self.clock)
         self.topics.on_change = lambda topics: self.registration.changed(topic.name for topic in topics)
         self.client = Client(self.network.at("10.0.0.99"), self.clock)
         endpoint = BrokerEndpoint(IDENTITY, "10.0.0.99:10911", "10.0.0.99:10912")

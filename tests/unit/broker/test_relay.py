@@ -11,7 +11,7 @@ from tests.unit.broker.resets_kit import beat
 
 from turbopump.broker.groups import relay
 from turbopump.protocol import record
-from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
+from turbopump.protocol.bodies import GetConsumerStatusBody, WireQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.remoting.client import Client
@@ -21,7 +21,7 @@ INFO = RequestCode.GET_CONSUMER_RUNNING_INFO
 DIRECTLY = RequestCode.CONSUME_MESSAGE_DIRECTLY
 STATUS = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 ASKED = (INFO, DIRECTLY, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
-QUEUE = MessageQueue("broker-a", 0, "T")
+QUEUE = WireQueue("broker-a", 0, "T")
 
 Handler = Callable[[Request[None]], Any]
 
@@ -216,7 +216,7 @@ async def ask_status(desk: Desk, client_id: str = "") -> Command:
     return await desk.ask(STATUS, {"topic": "T", "group": "G", "clientAddr": client_id})
 
 
-def offsets(answer: Command) -> dict[str, dict[MessageQueue, int]]:
+def offsets(answer: Command) -> dict[str, dict[WireQueue, int]]:
     assert (answer.code, answer.remark) == (0, "not set any response code")
     return GetConsumerStatusBody.decode(answer.body).consumerTable
 

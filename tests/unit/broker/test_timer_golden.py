@@ -12,7 +12,7 @@ from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay.timers import FILE, TimedMessages
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.record import Record
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.store import timer_check
@@ -43,7 +43,7 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     workers = SystemWorkers()
     store = Store.open(config, disk, clock, workers)
     end = store.log.end
-    topics = Topics(TopicRules(), Identity(broker_name="broker-a"), clock)
+    topics = TopicTable(TopicRules(), Identity(broker_name="broker-a"), clock)
     topics.update(Topic("TimerT", 4, 4), {})
     files = ConfigFiles(config.config_dir, disk)
     timers = TimedMessages(

@@ -9,18 +9,18 @@ from tests.unit.broker.kit import HandClock
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import Identity, TopicRules
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.errors import BrokenBody, InvalidParameter, Refused, SystemFailure, TopicNotFound
 
 PEER = ("10.0.0.1", 1234)
 IDENTITY = Identity(broker_name="broker-a")
 
 
-def table(rules: TopicRules | None = None) -> Topics:
-    return Topics(rules or TopicRules(), IDENTITY, HandClock())
+def table(rules: TopicRules | None = None) -> TopicTable:
+    return TopicTable(rules or TopicRules(), IDENTITY, HandClock())
 
 
-def told(topics: Topics) -> list[list[str]]:
+def told(topics: TopicTable) -> list[list[str]]:
     changes: list[list[str]] = []
     topics.on_change = lambda changed: changes.append([topic.name for topic in changed])
     return changes

@@ -14,7 +14,7 @@ from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import WaitingKinds
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.broker.transactions.halves import CheckRules
 from turbopump.broker.transactions.recovery import records, reopen
 from turbopump.broker.transactions.requests import TransactionHandler
@@ -43,7 +43,7 @@ class Broker:
     def __init__(self, name: str, root: str, knows_progress: bool) -> None:
         clock, disk = VirtualClock(start_ms=NOW), SystemDisk()
         self.store = Store.open(config_of(name, root), disk, clock, SystemWorkers())
-        topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
         offsets = CommittedOffsets(OffsetRules(), clock)
         if knows_progress:
             offsets.load(Path(root, "config", "consumerOffset.json").read_bytes())

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster
 
-from turbopump.client.admin.calls import MAX_CONCURRENT_REQUESTS, AdminCalls, Unreachable, together
+from turbopump.client.admin.calls import MAX_CONCURRENT_REQUESTS, AdminCalls, ServerUnreachable, together
 from turbopump.client.admin.pages import Page, all_pages
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
@@ -28,14 +28,14 @@ def test_any_name_server_can_answer() -> None:
 
 
 def test_without_any_name_server_all_of_them_are_named() -> None:
-    with pytest.raises(Unreachable, match=f"{NAMESRV}; {OTHER} does not answer: nobody at "):
+    with pytest.raises(ServerUnreachable, match=f"{NAMESRV}; {OTHER} does not answer: nobody at "):
         asyncio.run(asking(Cluster()).ask_name_server(CODE))
 
 
 def test_what_all_must_know_fails_when_one_does_not_answer() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, CODE, reply)
-    with pytest.raises(Unreachable, match=OTHER):
+    with pytest.raises(ServerUnreachable, match=OTHER):
         asyncio.run(asking(cluster).ask_name_servers(CODE))
     cluster.on(OTHER, CODE, reply)
     assert set(asyncio.run(asking(cluster).ask_name_servers(CODE))) == {NAMESRV, OTHER}
@@ -62,6 +62,17 @@ def test_many_questions_are_asked_a_few_at_once_and_answered_in_order() -> None:
 
     assert asyncio.run(together(ask, range(100))) == [-number for number in range(100)]
     assert most == MAX_CONCURRENT_REQUESTS
+
+
+def test_of_many_questions_the_first_failure_is_raised_itself() -> None:
+    async def ask(number: int) -> int:
+        if number == 3:
+            raise TopicNotFound("no topic t")
+        await asyncio.sleep(0)
+        return number
+
+    with pytest.raises(TopicNotFound, match="no topic t"):
+        asyncio.run(together(ask, range(10)))
 
 
 class Table:

@@ -15,10 +15,9 @@ from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.topics import Topics, pack_changes
 from turbopump.protocol.bodies import (
     BrokerData,
+    ClientConnection,
     ClusterInfo,
-    Connection,
     ConsumerConnection,
-    MessageQueue,
     ProducerConnection,
     SubscriptionGroupConfig,
     TopicConfig,
@@ -26,6 +25,7 @@ from turbopump.protocol.bodies import (
     TopicList,
     TopicOffset,
     TopicStatsTable,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
@@ -130,7 +130,7 @@ def test_user_topics_are_those_of_no_system(cluster: Cluster) -> None:
 
 def test_the_stats_of_a_topic_are_those_of_all_its_brokers(cluster: Cluster) -> None:
     for name, address, tps in (("broker-a", BROKER_A, 1.5), ("broker-b", BROKER_B, None)):
-        table = TopicStatsTable({MessageQueue(name, 0, "orders"): TopicOffset(maxOffset=7)}, tps)
+        table = TopicStatsTable({WireQueue(name, 0, "orders"): TopicOffset(maxOffset=7)}, tps)
         cluster.on(address, RequestCode.GET_TOPIC_STATS_INFO, answering(table.encode()))
     stats = asyncio.run(Topics(asking(cluster)).stats("orders"))
     assert [queue.brokerName for queue in sorted(stats.offsetTable)] == ["broker-a", "broker-b"]
@@ -195,7 +195,7 @@ def test_a_configuration_that_is_no_properties_text(cluster: Cluster) -> None:
 
 
 def test_members_of_a_group_are_looked_for_at_every_broker(cluster: Cluster) -> None:
-    online = Connection(clientId="c", clientAddr="127.0.0.1:1")
+    online = ClientConnection(clientId="c", clientAddr="127.0.0.1:1")
     cluster.on(
         BROKER_A, RequestCode.GET_CONSUMER_CONNECTION_LIST, lambda request: reply(request, 206, "none")
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turbopump.broker.transactions.ledger import requests
-from turbopump.client.admin.calls import Unreachable
+from turbopump.client.admin.calls import ServerUnreachable
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
 from turbopump.client.produce import ledger as ledgers
@@ -206,7 +206,7 @@ def test_the_home_of_an_id_stays_where_it_was() -> None:
             assert await one.decided(0)
         await cluster.stop_broker("broker-b")
         async with ledger(cluster) as one:
-            with pytest.raises(Unreachable, match="the home of query is not registered"):
+            with pytest.raises(ServerUnreachable, match="the home of query is not registered"):
                 await one.open("r3")
         async with ledger(cluster, home="broker-a") as one:
             with pytest.raises(InvalidArgument, match="must have one home"):
@@ -238,7 +238,7 @@ def test_a_writer_whose_frame_was_not_acknowledged_is_spoiled() -> None:
             writer = one.writer(0)
             await writer.send(rows(0))
             await cluster.kill_broker("broker-b")
-            with pytest.raises(Unreachable):
+            with pytest.raises(ServerUnreachable):
                 await writer.send(rows(0))
             with pytest.raises(SpoiledWriter):
                 _ = writer.written
@@ -315,7 +315,7 @@ def test_a_cluster_without_brokers_is_out_of_reach() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         await cluster.stop_broker(0)
         async with ledger(cluster) as one:
-            with pytest.raises(Unreachable, match="no broker is registered"):
+            with pytest.raises(ServerUnreachable, match="no broker is registered"):
                 await one.open("r1")
 
     with_cluster(scenario, 1)

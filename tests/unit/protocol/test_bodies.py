@@ -15,7 +15,6 @@ from turbopump.protocol.bodies import (
     ConsumerOffsetSerializeWrapper,
     DataVersion,
     HeartbeatData,
-    MessageQueue,
     QueueData,
     RegisterBrokerBody,
     ResetOffsetBody,
@@ -26,6 +25,7 @@ from turbopump.protocol.bodies import (
     TopicOffset,
     TopicRouteData,
     TopicStatsTable,
+    WireQueue,
     registration,
 )
 from turbopump.protocol.errors import BrokenBody
@@ -165,7 +165,7 @@ def test_the_old_spelling_of_the_topic_flag_is_read() -> None:
 
 
 def test_queues_are_keys_bare_or_as_text_and_values() -> None:
-    queue = MessageQueue("b", 0, "T")
+    queue = WireQueue("b", 0, "T")
     bare = b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5}}'
     as_text = b'{"offsetTable":{"{\\"brokerName\\":\\"b\\",\\"queueId\\":0,\\"topic\\":\\"T\\"}":5}}'
     assert ResetOffsetBody({queue: 5}).encode() == bare
@@ -176,12 +176,12 @@ def test_queues_are_keys_bare_or_as_text_and_values() -> None:
 
 
 def test_queues_compare_hash_and_sort() -> None:
-    first, second = MessageQueue("b", 0, "A"), MessageQueue("a", 1, "B")
+    first, second = WireQueue("b", 0, "A"), WireQueue("a", 1, "B")
     assert sorted([second, first]) == [first, second]
-    assert {first, MessageQueue("b", 0, "A")} == {first}
+    assert {first, WireQueue("b", 0, "A")} == {first}
     assert first != second
     assert first != "A"
-    assert repr(first) == "MessageQueue('b', 0, 'A')"
+    assert repr(first) == "WireQueue('b', 0, 'A')"
 
 
 @pytest.mark.parametrize("key", [b"5", b"[]", b'"x"', b'{"queueId":"x"}', b"{", b""])
@@ -228,10 +228,10 @@ def test_offset_tables_come_back(table: dict[str, dict[int, int]]) -> None:
     assert ConsumerOffsetSerializeWrapper.decode(body.encode()) == body
 
 
-@given(st.dictionaries(st.builds(MessageQueue, st.text(max_size=5), st.integers(0, 9), st.text(max_size=5)),
+@given(st.dictionaries(st.builds(WireQueue, st.text(max_size=5), st.integers(0, 9), st.text(max_size=5)),
                        st.builds(TopicOffset, st.integers(0, 99)), max_size=4))  # fmt: skip
 @relaxed
-def test_tables_by_queue_come_back(table: dict[MessageQueue, TopicOffset]) -> None:
+def test_tables_by_queue_come_back(table: dict[WireQueue, TopicOffset]) -> None:
     body = TopicStatsTable(offsetTable=table)
     assert TopicStatsTable.decode(body.encode()) == body
 

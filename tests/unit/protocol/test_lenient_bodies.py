@@ -15,12 +15,12 @@ from turbopump.protocol.bodies import (
     DataVersion,
     HeartbeatData,
     LockBatchRequestBody,
-    MessageQueue,
     ResetOffsetBody,
     SubscriptionData,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    WireQueue,
 )
 from turbopump.protocol.errors import BrokenBody
 
@@ -184,7 +184,7 @@ def test_values_of_maps_are_read_alike() -> None:
     group = SubscriptionGroupConfig.decode(b'{"groupName":7,"attributes":{"a":1,"b":null,"c":true}}')
     assert (group.groupName, group.attributes) == ("7", {"a": "1", "c": "true"})
     offsets = ResetOffsetBody.decode(b'{"offsetTable":{{"brokerName":5,"queueId":"3","topic":"T"}:"7"}}')
-    assert offsets.offsetTable == {MessageQueue("5", 3, "T"): 7}
+    assert offsets.offsetTable == {WireQueue("5", 3, "T"): 7}
 
 
 def test_nulls_inside_are_defaults() -> None:
@@ -193,7 +193,7 @@ def test_nulls_inside_are_defaults() -> None:
     )
     assert group == SubscriptionGroupConfig(groupName="G")
     queues = LockBatchRequestBody.decode(b'{"mqSet":[{"brokerName":"b","queueId":null,"topic":5}]}').mqSet
-    assert queues == [MessageQueue("b", 0, "5")]
+    assert queues == [WireQueue("b", 0, "5")]
 
 
 def test_a_null_that_a_field_may_be_stays_beside_what_is_repaired() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.kit import virtual
 from tests.unit.remoting.kit import turn
 
-from turbopump.runtime.tasks import Tasks
+from turbopump.runtime.tasks import SharedTask, Tasks, TaskScope, call_concurrently
 from turbopump.testing.loop import run_virtual
 
 LOG = logging.getLogger("turbopump.runtime.test")
@@ -244,3 +244,158 @@ async def test_waiting_lets_all_tasks_end_by_themselves_also_those_started_meanw
     tasks.start(first())
     await tasks.wait()
     assert (done, len(tasks)) == (["first", "second"], 0)
+
+
+# Shared tasks
+
+
+@virtual
+async def test_a_shared_task_runs_once_for_all_who_wait() -> None:
+    runs: list[int] = []
+
+    async def work() -> None:
+        runs.append(1)
+        await asyncio.sleep(5)
+
+    shared = SharedTask(work)
+    await asyncio.gather(shared.wait(), shared.wait())
+    await shared.wait()
+    assert runs == [1]
+
+
+@virtual
+async def test_a_cancelled_caller_does_not_cancel_a_shared_task() -> None:
+    done: list[int] = []
+
+    async def work() -> None:
+        await asyncio.sleep(5)
+        done.append(1)
+
+    shared = SharedTask(work)
+    waiting = asyncio.create_task(shared.wait())
+    await turn()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await shared.wait_ended()
+    assert done == [1]
+
+
+@pytest.mark.parametrize(("repeats", "runs"), [(False, 1), (True, 3)])
+@virtual
+async def test_after_a_failure_a_shared_task_fails_again_or_runs_again(repeats: bool, runs: int) -> None:
+    began: list[int] = []
+
+    async def work() -> None:
+        began.append(1)
+        await asyncio.sleep(1)
+        raise ValueError("on purpose")
+
+    shared = SharedTask(work, repeats_failed=repeats)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="on purpose"):
+            await shared.wait()
+    assert len(began) == runs
+
+
+@virtual
+async def test_waiting_for_the_end_neither_starts_a_shared_task_nor_raises() -> None:
+    began: list[int] = []
+
+    async def work() -> None:
+        began.append(1)
+        raise ValueError("on purpose")
+
+    shared = SharedTask(work)
+    await shared.wait_ended()
+    assert began == []
+    with pytest.raises(ValueError, match="on purpose"):
+        await shared.wait()
+    await shared.wait_ended()
+
+
+# Scopes
+
+
+@virtual
+async def test_a_scope_waits_for_its_tasks() -> None:
+    async with TaskScope() as tasks:
+        task = tasks.start(asyncio.sleep(5, "done"))
+    assert task.result() == "done"
+
+
+@virtual
+async def test_a_failure_ends_the_scope_and_is_raised_itself() -> None:
+    async def fails_with_cause() -> None:
+        raise ValueError("on purpose") from KeyError("why")
+
+    others: list[asyncio.Task[None]] = []
+
+    async def block() -> None:
+        async with TaskScope() as tasks:
+            others.append(tasks.start(forever()))
+            tasks.start(fails_with_cause())
+            await forever()
+
+    with pytest.raises(ValueError, match="on purpose") as caught:
+        await block()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert [other.cancelled() for other in others] == [True]
+
+
+@virtual
+async def test_a_failure_of_the_block_ends_the_tasks() -> None:
+    started: list[asyncio.Task[None]] = []
+
+    async def block() -> None:
+        async with TaskScope() as tasks:
+            started.append(tasks.start(forever()))
+            raise KeyError("block")
+
+    with pytest.raises(KeyError, match="block"):
+        await block()
+    assert [task.cancelled() for task in started] == [True]
+
+
+@virtual
+async def test_cancelled_tasks_of_a_scope_are_no_failure() -> None:
+    async with TaskScope() as tasks:
+        task = tasks.start(forever())
+        await turn()
+        tasks.cancel()
+    assert task.cancelled()
+
+
+@virtual
+async def test_concurrent_calls_have_a_limit_and_return_their_results_in_order() -> None:
+    running = most = 0
+
+    async def ask(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(10 - number)
+        running -= 1
+        return -number
+
+    assert await call_concurrently(ask, range(9)) == [-number for number in range(9)]
+    assert most == 9
+    most = 0
+    assert await call_concurrently(ask, range(9), 4) == [-number for number in range(9)]
+    assert most == 4
+
+
+@virtual
+async def test_the_first_failure_cancels_the_other_concurrent_calls() -> None:
+    ended: list[int] = []
+
+    async def ask(number: int) -> None:
+        try:
+            await asyncio.sleep(number)
+            raise ValueError(f"on purpose: {number}")
+        finally:
+            ended.append(number)
+
+    with pytest.raises(ValueError, match="on purpose: 1"):
+        await call_concurrently(ask, (2, 1, 3))
+    assert sorted(ended) == [1, 2, 3]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turbopump import Admin, Message, MessageExt, Producer, PullConsumer, RetryLater, SendResult
+from turbopump import Admin, Decision, Message, MessageExt, Producer, PullConsumer, RetryLater, SendResult
 from turbopump.client.errors import NotRunning, SendFailed
 from turbopump.testing import AsyncCluster, Cluster, NotConsumed, run_virtual
 
@@ -94,6 +94,25 @@ def test_a_delayed_message_comes_to_the_second() -> None:
         assert cluster.messages(topic) == []
         cluster.advance(0.2)  # the broker looks every tenth of a second
         assert [message.body for message in cluster.messages(topic)] == [b"in two hours"]
+
+
+def test_a_transaction_is_checked_to_the_second_however_short_the_interval() -> None:
+    settings = {"transactionCheckInterval": "5000", "transactionTimeOut": "1000"}
+    asked: list[datetime] = []
+
+    def check(message: MessageExt) -> Decision:
+        asked.append(cluster.now())
+        return Decision.COMMIT
+
+    with Cluster(clock="virtual", start=MIDNIGHT, settings=settings) as cluster:
+        topic = cluster.create_topic()
+        with cluster.producer("shop", check=check) as producer:
+            began = cluster.now()
+            with producer.transaction(Message(topic, b"paid")) as transaction:
+                transaction.unknown()
+            cluster.advance(seconds=5)
+        assert [moment - began <= timedelta(seconds=5) for moment in asked] == [True]
+        assert [message.body for message in cluster.messages(topic)] == [b"paid"]
 
 
 def test_the_same_story_is_told_again() -> None:

@@ -77,8 +77,8 @@ class ConnectionHandler:
         return Answer(body=body.encode())
 
 
-def _connection(member: Member[Connection]) -> bodies.Connection:
-    return bodies.Connection(
+def _connection(member: Member[Connection]) -> bodies.ClientConnection:
+    return bodies.ClientConnection(
         clientAddr=_address(member),
         clientId=member.client_id,
         language=member.language,

@@ -6,7 +6,7 @@ from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import (
     CreateSubscriptionGroupListRequestBody,
     GroupForbidden,
@@ -30,7 +30,7 @@ class GroupHandler:
     def __init__(
         self,
         groups: SubscriptionGroups,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         statistics: Statistics,
         reused: ReusedOffsets,

@@ -9,7 +9,7 @@ import logging
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
@@ -21,7 +21,7 @@ class MaintenanceHandler:
     """Handles requests to remove expired queues, unknown topics and expired log files from the store."""
 
     def __init__(
-        self, store: Storage, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
+        self, store: Storage, topics: TopicTable, offsets: CommittedOffsets, statistics: Statistics
     ) -> None:
         self._store = store
         self._topics = topics

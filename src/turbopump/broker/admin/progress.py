@@ -13,17 +13,17 @@ from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import names
 from turbopump.protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
-    MessageQueue,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
     QueueTimeSpan,
     TopicList,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import TopicNotFound
@@ -52,7 +52,7 @@ class ProgressHandler:
     def __init__(
         self,
         groups: SubscriptionGroups,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         members: Members[Connection],
         store: Storage,
@@ -128,7 +128,7 @@ class ProgressHandler:
         ]
         await times.read()
         spans = [
-            _shown(MessageQueue(self._broker_name, queue_id, topic.name), span, times, asked_ms)
+            _shown(WireQueue(self._broker_name, queue_id, topic.name), span, times, asked_ms)
             for queue_id, span in enumerate(found)
         ]
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
@@ -186,10 +186,10 @@ class ProgressHandler:
 
     async def _table(
         self, group: str, topic: Topic, queues: int, consumed: "_Consumed"
-    ) -> dict[MessageQueue, OffsetWrapper]:
+    ) -> dict[WireQueue, OffsetWrapper]:
         table = {}
         for queue_id in range(queues):
-            key = MessageQueue(self._broker_name, queue_id, topic.name)
+            key = WireQueue(self._broker_name, queue_id, topic.name)
             table[key] = self._progress(group, topic.name, queue_id, consumed)
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await self._clock.sleep(0)
@@ -237,7 +237,7 @@ class _Span:
     following: int = NONE
 
 
-def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -> QueueTimeSpan:
+def _shown(queue: WireQueue, span: _Span, times: StoreTimes, asked_ms: int) -> QueueTimeSpan:
     """Returns the store times of a span's messages, and the ms that the next one to consume has waited."""
     first_ms, last_ms, consumed_ms = times[span.first], times[span.last], times[span.consumed]
     return QueueTimeSpan(

@@ -11,15 +11,15 @@ from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
+from turbopump.broker.topics import Topic, TopicTable, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,
     DataVersion,
-    MessageQueue,
     TopicConfigAndMappingSerializeWrapper,
     TopicList,
     TopicOffset,
     TopicStatsTable,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET
@@ -40,7 +40,7 @@ class TopicHandler:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         store: Storage,
         statistics: Statistics,
@@ -154,12 +154,12 @@ class TopicHandler:
         topic = self._topics.find(name)
         if topic is None:
             raise TopicNotFound(f"topic[{name}] not exist")
-        table: dict[MessageQueue, TopicOffset] = {}
+        table: dict[WireQueue, TopicOffset] = {}
         times = StoreTimes(self._store.times)
         newest: list[tuple[TopicOffset, int]] = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             bounds = TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)
-            table[MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)] = bounds
+            table[WireQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)] = bounds
             queue = self._store.queues.find(name, queue_id)
             if queue is not None:
                 bounds.minOffset, bounds.maxOffset = queue.min_offset, queue.max_offset

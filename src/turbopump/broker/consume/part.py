@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from turbopump.broker.consume.pull import PullHandler
+from turbopump.broker.consume.pull_checks import PullChecks
 from turbopump.broker.consume.query import QueryHandler
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.consume.send_back import SendBackHandler
@@ -23,21 +24,18 @@ class ConsumePart(Part):
 async def build(context: Context) -> ConsumePart:
     store, tables = context.store, context.tables
     reused = ReusedOffsets(store.queues, context.recovered_end)
-    pulls = PullHandler(
-        store,
+    checks = PullChecks(
+        store.queues,
         tables.topics,
         tables.groups,
         tables.members,
-        tables.offsets,
-        context.clock,
-        context.config().polling,
-        tables.traffic,
-        reused,
         tables.filters,
         broker_readable=lambda: context.may(READ),
         serves_lite=lambda: context.config().polling.lite_pull,
         broker_ip=context.host,
     )
+    polling = context.config().polling
+    pulls = PullHandler(store, checks, tables.offsets, reused, context.clock, polling, tables.traffic)
     send_back = SendBackHandler(
         store,
         tables.topics,

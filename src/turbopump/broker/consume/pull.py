@@ -4,42 +4,33 @@ In: a pull request. Out: one answer with the records joined to its header in a s
 waits in `parked.py` until a message arrives or its timeout ends. A request may carry an offset to commit. A
 consumer whose offset was reset (`groups/resets.py`), or whose offset a crash made void
 (`reused_offsets.py`), is answered with the offset to go on from; the offset that such a pull carries is not
-committed. How records are found and filtered is in `store/reading.py`.
+committed. Which pulls may read is decided in `pull_checks.py`, how records are found in `store/reading.py`.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Coroutine, Iterable
 
 from turbopump.broker.config import PollConfig
 from turbopump.broker.consume.filter_modules import FilterFailed, FilterModule
-from turbopump.broker.consume.filters import GroupFilters, PullFilter, is_tag
 from turbopump.broker.consume.module_pulls import ModulePulls
 from turbopump.broker.consume.parked import ParkedPulls
+from turbopump.broker.consume.pull_checks import Pull, PullChecks, ReadForbidden
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
-from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
-from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import FAQ, Topics
-from turbopump.filter import tags_of
-from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply
 from turbopump.protocol.errors import Refused
-from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.pull import PullMessageRequest
-from turbopump.protocol.names import WASM
-from turbopump.protocol.permissions import READ
 from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import SCAN_UNITS, GetResult, GetStatus
@@ -71,68 +62,35 @@ CODES: dict[GetStatus, ResponseCode] = {
 EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
-@dataclass(eq=False, slots=True)
-class Pull:
-    """Checked pull request: its queue, offset and filter, and its timer while it is parked."""
-
-    request: Request[PullMessageRequest]
-    queue: ConsumeQueue
-    offset: int
-    accepts: Callable[[int], bool] | None
-    filter: PullFilter | None  # by properties, for SQL92
-    topic_sys_flag: int
-    group_sys_flag: int
-    rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
-    module: FilterModule | None = None
-    parked_at: float = 0.0
-    timer: asyncio.TimerHandle | None = None
-    was_passed: bool = False  # while parked, a message arrived that its filter rejects
-    fetches: int = 0  # how often its messages had to be read from the disk
-
-    @property
-    def matches(self) -> Callable[[bytes], bool] | None:
-        return None if self.filter is None else self.filter.matches
-
-
 class PullHandler:
     """Handles pull requests: answers them at once, or parks them until a message arrives or time is over."""
 
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
-        groups: SubscriptionGroups,
-        members: Members[Connection],
+        checks: PullChecks,
         offsets: CommittedOffsets,
+        reused: ReusedOffsets,
         clock: Clock,
         polling: PollConfig,
         traffic: Traffic,
-        reused: ReusedOffsets,
-        filters: GroupFilters,
-        broker_readable: Callable[[], bool] = lambda: True,
-        serves_lite: Callable[[], bool] = lambda: True,
-        broker_ip: str = "",
     ) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
+        # Bound here, without a call in between: both run for every pull.
+        self._checked = checks.check
+        self._versions = checks.versions
         self._offsets = offsets
+        self._reused = reused
         self._clock = clock
         self._polling = polling
         self._traffic = traffic
-        self._reused = reused
-        self._filters = filters
         self._module_pulls = ModulePulls(store.reader)
-        self._broker_readable = broker_readable
-        self._serves_lite = serves_lite
-        self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         # Parked pulls of each connection. An entry stays until the connection closes, even when it is empty,
         # so that `on_closed` is registered once.
         self._waiting_on: dict[Connection, set[Pull]] = {}
         self._woken: deque[Pull] = deque()
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._reads = Tasks(log)
 
     def configure(self, polling: PollConfig) -> None:
         self._polling = polling
@@ -206,86 +164,6 @@ class PullHandler:
             self._finish(self._woken.popleft())
         for pull in self._parked.drain():
             self._finish(pull)
-
-    def _checked(self, request: Request[PullMessageRequest]) -> Pull:
-        """Returns the request as a checked pull; raises Refused with the code and text of Apache's broker."""
-        header = request.header
-        if not self._broker_readable():
-            raise ReadForbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
-        if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._serves_lite():
-            raise ReadForbidden(f"the broker[{self._broker_ip}] for lite pull consumer is forbidden", "1")
-        group = self._groups.for_consume(header.consumerGroup)
-        if not group.consume_enable:
-            raise ReadForbidden(f"subscription group no permission, {header.consumerGroup}", "2")
-        topic = self._topics.find(header.topic)
-        if topic is None:
-            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not topic.perm & READ:
-            raise ReadForbidden(f"the topic[{header.topic}] pulling message is forbidden", "3")
-        if not 0 <= header.queueId < topic.read_queues:
-            ip, port = request.connection.peer
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{ip}:{port}]",
-            )
-        accepts, wanted, module = self._filter(header, group)
-        is_light = self._topics.is_light(header.topic)
-        return Pull(
-            request,
-            self._store.queues.light(header.topic)
-            if is_light
-            else self._store.queues.queue(header.topic, header.queueId),
-            header.queueOffset,
-            accepts,
-            wanted,
-            topic.sys_flag,
-            group.sys_flag,
-            self._rules(),
-            module,
-        )
-
-    def _rules(self) -> tuple[int, int, int]:
-        return self._topics.version.counter, self._groups.version.counter, self._filters.version
-
-    def _filter(
-        self, header: PullMessageRequest, group: SubscriptionGroup
-    ) -> tuple[Callable[[int], bool] | None, PullFilter | None, FilterModule | None]:
-        """Returns three filters: by tag code, by properties and by module; at most one is not None."""
-        has_expression = header.sysFlag & PULL_SUBSCRIPTION
-        if has_expression:
-            kind, expression = header.expressionType, header.subscription or ""
-        else:
-            subscription = self._subscription(header, group)
-            kind, expression = subscription.expressionType, subscription.subString or ""
-        if is_tag(kind):
-            return tag_filter(expression), None, None
-        if kind == WASM:
-            return None, None, self._filters.module(expression)
-        if has_expression:
-            return None, self._filters.of_pull(kind, expression), None
-        name, topic = header.consumerGroup, header.topic
-        return None, self._filters.of_group(name, topic, kind, header.subVersion), None
-
-    def _subscription(self, header: PullMessageRequest, group: SubscriptionGroup) -> SubscriptionData:
-        """Returns the subscription from heartbeats; raises Refused if missing, outdated or forbidden."""
-        name, topic = header.consumerGroup, header.topic
-        members = self._members.consumer_group(name)
-        if members is None:
-            remark = f"the consumer's group info not exist{FAQ}"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if members.is_broadcasting and not group.may_broadcast:
-            raise ReadForbidden(f"the consumer group[{name}] can not consume by broadcast way", "4")
-        if self._groups.is_forbidden(name, topic):
-            raise ReadForbidden(f"the consumer group[{name}] is forbidden for topic[{topic}]", "5")
-        subscription = members.subscriptions.get(topic)
-        if subscription is None:
-            remark = f"the consumer's subscription not exist{FAQ}"
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if subscription.subVersion < header.subVersion:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription
 
     def _redirect(self, pull: Pull) -> GetResult | None:
         """Returns a result without messages that moves the consumer to another offset; None if it may read.
@@ -430,7 +308,7 @@ class PullHandler:
     def _read_and_answer(self, pull: Pull) -> None:
         try:
             # Topics, groups or filters changed while the pull was parked: check again whether it may read.
-            if pull.rules != self._rules():
+            if pull.rules != self._versions():
                 pull = self._checked(pull.request)
             result = self._redirect(pull)
             if result is None and pull.module is not None:
@@ -459,9 +337,7 @@ class PullHandler:
         """Starts the task `work`, which answers the pull and counts as a request in flight until it ends."""
         connection = pull.request.connection
         connection.begin(0)
-        task = asyncio.get_running_loop().create_task(work)
-        self._fetching.add(task)
-        task.add_done_callback(self._fetching.discard)
+        task = self._reads.start(work, name="read a pull")
         task.add_done_callback(lambda _: connection.end(0))
 
     async def _fetch_and_read(self, pull: Pull, missing: NotInMemory) -> None:
@@ -496,10 +372,7 @@ class PullHandler:
 
     async def cancel_reads(self) -> None:
         """Cancels the tasks that still read pulls from the disk or through a module; the broker stops."""
-        fetching = list(self._fetching)
-        for task in fetching:
-            task.cancel()
-        await asyncio.gather(*fetching, return_exceptions=True)
+        await self._reads.close()
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
         if result.count:
@@ -522,28 +395,9 @@ class PullHandler:
             request.answered(code)
 
 
-class ReadForbidden(Refused):
-    """Raised to refuse a pull for lack of permission; `kind` becomes `forbiddenType` in the answer."""
-
-    def __init__(self, remark: str, kind: str) -> None:
-        super().__init__(ResponseCode.NO_PERMISSION, remark)
-        self.kind = kind
-
-
 def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:
     fields = {"forbiddenType": refused.kind} if isinstance(refused, ReadForbidden) else {}
     return reply(request.command, refused.code, refused.remark, fields)
-
-
-def tag_filter(expression: str) -> Callable[[int], bool] | None:
-    """Returns a predicate over tag codes for an expression such as `A || B`; None accepts every message."""
-    return _tag_filter(expression) if len(expression) <= 1024 else _tag_filter.__wrapped__(expression)
-
-
-@lru_cache(maxsize=1024)
-def _tag_filter(expression: str) -> Callable[[int], bool] | None:
-    tags = tags_of(expression)
-    return frozenset(java_hash(tag) for tag in tags).__contains__ if tags else None
 
 
 def _code(result: GetResult, asked: int) -> int:

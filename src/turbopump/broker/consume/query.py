@@ -5,7 +5,7 @@ not exist counts as an empty one, as with Apache; only a key without a message h
 """
 
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.offsets import (
@@ -29,7 +29,7 @@ NOTHING = "can not find message, maybe time range not correct"
 class QueryHandler:
     """Handles queries for messages by key or log offset, and for queue offsets and store times."""
 
-    def __init__(self, store: Storage, topics: Topics) -> None:
+    def __init__(self, store: Storage, topics: TopicTable) -> None:
         self._store = store
         self._topics = topics
 

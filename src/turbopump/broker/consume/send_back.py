@@ -14,7 +14,7 @@ from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import FAQ, Topics
+from turbopump.broker.topics import FAQ, TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -40,7 +40,7 @@ class SendBackHandler:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         schedule: DelaySchedule,
         writer: MessageWriter,

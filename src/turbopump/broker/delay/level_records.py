@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from turbopump.broker.produce.kinds import Arriving, Placement
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics, is_valid
+from turbopump.broker.topics import TopicTable, is_valid
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
@@ -107,7 +107,7 @@ def delay_level(pairs: dict[str, str]) -> int:
     return level
 
 
-def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
+def destination(record: Record, topics: TopicTable) -> tuple[str, int] | None:
     """Returns the topic and queue id that a delayed or half message names; None: it names no valid ones.
 
     See `place_named` for what is valid.
@@ -116,7 +116,7 @@ def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
     return place_named(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID), topics)
 
 
-def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
+def place_named(topic_name: bytes, queue: bytes, topics: TopicTable) -> tuple[str, int] | None:
     """Returns the topic and queue id in the values of REAL_TOPIC and REAL_QID; None: they are not valid.
 
     The topic need not exist. A queue id beyond its read queues wraps around. The topics of half messages are

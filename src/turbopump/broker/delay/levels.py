@@ -25,7 +25,7 @@ from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.pending import DueRun, Entry, PendingDelays, QueuePosition
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 from turbopump.protocol.codes import RequestCode
@@ -84,7 +84,7 @@ class DelayedMessages:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         writer: MessageWriter,
         save: Save,
         workers: Workers,

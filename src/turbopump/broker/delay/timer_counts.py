@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.store.timer_log import Unit
@@ -28,7 +28,7 @@ class TimerProgress:
 class TimerCounts:
     """Counts timers as they enter and leave the wheel, by the hash of their topic."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: TopicTable) -> None:
         self.waiting: Counter[int] = Counter()  # this and the next two by the hash of the topic
         self._entered: Counter[int] = Counter()  # since the start, including those put into the queue again
         self._left: Counter[int] = Counter()

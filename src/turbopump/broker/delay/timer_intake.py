@@ -12,7 +12,7 @@ from turbopump.broker.delay.level_records import TIMERS
 from turbopump.broker.produce.kinds import Arriving, Placement
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -103,7 +103,7 @@ class RecallHandler:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicTable,
         intake: TimerIntake,
         writer: MessageWriter,
         rules: Callable[[], TimerRules],

@@ -29,7 +29,7 @@ from turbopump.broker.delay.timer_recovery import TimerRecovery
 from turbopump.broker.delay.timer_rescue import TimerRescue
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import MessageIllegal, Refused
@@ -76,7 +76,7 @@ class TimedMessages:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         writer: MessageWriter,
         save: Save,
         workers: Workers,

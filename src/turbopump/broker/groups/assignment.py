@@ -16,14 +16,14 @@ from typing import TypeAlias, TypeVar
 
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import (
-    MessageQueue,
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
     TopicRouteData,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request as new_request
@@ -77,14 +77,14 @@ def by_circle(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
     return list(queues[members.index(me) :: len(members)]) if me in members else []
 
 
-STRATEGIES: Mapping[str, Strategy[MessageQueue]] = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}
+STRATEGIES: Mapping[str, Strategy[WireQueue]] = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}
 """Strategies by the names that clients send. Their other strategies need what only the client knows."""
 
 
-def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+def readable_queues(topic: str, route: TopicRouteData) -> list[WireQueue]:
     """Returns the readable queues of a topic on all brokers, in the same order for every member."""
     return sorted(
-        MessageQueue(data.brokerName, number, topic)
+        WireQueue(data.brokerName, number, topic)
         for data in route.queueDatas
         if data.perm & READ
         for number in range(data.readQueueNums)
@@ -145,7 +145,7 @@ class AssignmentHandler:
         self,
         routes: TopicRoutes,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         clock: Clock,
     ) -> None:
@@ -176,9 +176,7 @@ class AssignmentHandler:
         assigned = [MessageQueueAssignment(messageQueue=queue, mode=PULL) for queue in queues]
         return Answer(body=QueryAssignmentResponseBody(messageQueueAssignments=assigned).encode())
 
-    def _assigned(
-        self, asked: QueryAssignmentRequestBody, queues: Sequence[MessageQueue]
-    ) -> list[MessageQueue]:
+    def _assigned(self, asked: QueryAssignmentRequestBody, queues: Sequence[WireQueue]) -> list[WireQueue]:
         strategy = STRATEGIES.get(asked.strategyName)
         if strategy is None:
             known = " or ".join(STRATEGIES)

@@ -17,7 +17,7 @@ from turbopump.broker.config import GroupRules
 from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import ConsumerGroup, Member, Members, SubscriptionSet
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -57,7 +57,7 @@ class ClientHandler:
     def __init__(
         self,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         clock: Clock,
         rules: GroupRules,

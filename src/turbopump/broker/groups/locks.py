@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from turbopump.protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
-    MessageQueue,
     UnlockBatchRequestBody,
+    WireQueue,
 )
 from turbopump.protocol.codes import RequestCode
 from turbopump.remoting.router import Answer, Request, Route, Routes
@@ -50,22 +50,22 @@ class LockTable:
         self._max_locks = max_locks
         self._max_of_group = max_of_group
         self._count = 0
-        self._groups: dict[str, dict[MessageQueue, HeldLock]] = {}
+        self._groups: dict[str, dict[WireQueue, HeldLock]] = {}
 
     def __len__(self) -> int:
         return self._count
 
     def lock(
-        self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float
-    ) -> tuple[list[MessageQueue], list[tuple[MessageQueue, str]]]:
-        """Locks queues or renews locks; returns all queues held now, and those taken over from other clients.
+        self, group: str, client_id: str, queues: Iterable[WireQueue], now: float
+    ) -> tuple[list[WireQueue], list[tuple[WireQueue, str]]]:
+        """Locks queues for a client, or renews its locks.
 
         A queue is taken over after its lock expired, and comes with the client id of its former holder.
         Queues that another client holds are in neither list.
         """
         held = self._groups.setdefault(group, {})
-        got: list[MessageQueue] = []
-        taken: list[tuple[MessageQueue, str]] = []
+        got: list[WireQueue] = []
+        taken: list[tuple[WireQueue, str]] = []
         for queue in dict.fromkeys(queues):
             lock = held.get(queue)
             if lock is None:
@@ -85,7 +85,7 @@ class LockTable:
             del self._groups[group]
         return got, taken
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+    def unlock(self, group: str, client_id: str, queues: Iterable[WireQueue]) -> None:
         """Releases the queues that this client holds; locks of other clients stay."""
         held = self._groups.get(group, {})
         for queue in queues:
@@ -103,7 +103,7 @@ class LockTable:
             for queue in [queue for queue, lock in held.items() if lock.until + self._live_s < now]:
                 self._drop(group, queue)
 
-    def _drop(self, group: str, queue: MessageQueue) -> None:
+    def _drop(self, group: str, queue: WireQueue) -> None:
         held = self._groups[group]
         del held[queue]
         self._count -= 1

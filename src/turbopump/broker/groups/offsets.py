@@ -21,7 +21,7 @@ import msgspec
 from turbopump.broker.config import OffsetRules
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -376,7 +376,7 @@ class OffsetHandler:
     def __init__(
         self,
         offsets: CommittedOffsets,
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         first_offset: Callable[[str, int], int | None],
         reused: ReusedOffsets,

@@ -13,8 +13,8 @@ from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.log import Log
-from turbopump.broker.topics import Topics
-from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
+from turbopump.broker.topics import TopicTable
+from turbopump.protocol.bodies import GetConsumerStatusBody, WireQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.command import NOT_SET, Command, reply
 from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
@@ -26,6 +26,7 @@ from turbopump.protocol.headers.client import (
 from turbopump.protocol.ids import parse_offset_id
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class ConsumerRelay:
     def __init__(
         self,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         messages: Log,
         broker_name: str,
@@ -140,13 +141,13 @@ class ConsumerRelay:
         return data
 
 
-async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
+async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[WireQueue, int]]:
     """Asks consumers for their offsets; returns, by client id, those of the ones that answer in time.
 
     The others are left out and counted in the log.
     """
     turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-    table: dict[str, dict[MessageQueue, int]] = {}
+    table: dict[str, dict[WireQueue, int]] = {}
     bytes_left = MAX_STATUS_BYTES
 
     async def ask(member: Member[Connection]) -> None:
@@ -157,18 +158,18 @@ async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[
         if answer.code == ResponseCode.SUCCESS and answer.body and bytes_left >= 0:
             table[member.client_id] = GetConsumerStatusBody.decode(answer.body).messageQueueTable
 
-    tasks = [asyncio.create_task(ask(member)) for member in members]
+    tasks = Tasks(log)
+    calls = [tasks.start(ask(member), log_failure=False) for member in members]
     try:
-        await asyncio.wait(tasks, timeout=STATUS_TIMEOUT_S) if tasks else None
+        await asyncio.wait(calls, timeout=STATUS_TIMEOUT_S) if calls else None
     finally:
-        for task in tasks:
-            task.cancel()
+        await tasks.close()
     silent = 0
-    for ended in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(ended, OSError | BrokenBody | asyncio.CancelledError):
+    for call in calls:
+        if call.cancelled() or isinstance(call.exception(), OSError | BrokenBody):
             silent += 1
-        elif isinstance(ended, BaseException):
-            raise ended
+        else:
+            call.result()  # a defect is raised here
     if silent:
         log.info("%d of %d consumers did not answer with their offsets", silent, len(members))
     return table

@@ -14,8 +14,8 @@ from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import NONE, CommittedOffsets
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topic, Topics
-from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
+from turbopump.broker.topics import Topic, TopicTable
+from turbopump.protocol.bodies import QueueOffset, ResetOffsetBody, ResetOffsetBodyForC, WireQueue
 from turbopump.protocol.codes import RequestCode, version_name
 from turbopump.protocol.command import NOT_SET
 from turbopump.protocol.command import request as new_request
@@ -39,7 +39,7 @@ class ResetHandler:
     def __init__(
         self,
         offsets: CommittedOffsets,
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         members: Members[Connection],
         store: Storage,
@@ -156,7 +156,7 @@ class ResetHandler:
     def _body(self, topic: str, offsets: dict[int, int]) -> ResetOffsetBody:
         name = self._broker_name
         return ResetOffsetBody(
-            offsetTable={MessageQueue(name, queue_id, topic): offset for queue_id, offset in offsets.items()}
+            offsetTable={WireQueue(name, queue_id, topic): offset for queue_id, offset in offsets.items()}
         )
 
 

@@ -19,7 +19,7 @@ from turbopump.broker.metrics.exposition import Family, Histogram, Labels
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.names import (
     HALF_TOPIC,
@@ -78,7 +78,7 @@ class BrokerFigures:
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        topics: Topics,
+        topics: TopicTable,
         groups: SubscriptionGroups,
         waiting: Callable[[], WaitingRequests],
     ) -> None:
@@ -111,7 +111,7 @@ class RequestFigures:
 
     subject = "requests"
 
-    def __init__(self, topics: Topics, statistics: Statistics, traffic: Traffic, clock: Clock) -> None:
+    def __init__(self, topics: TopicTable, statistics: Statistics, traffic: Traffic, clock: Clock) -> None:
         self._topics = topics
         self._statistics = statistics
         self._traffic = traffic

@@ -16,7 +16,7 @@ from turbopump.broker.metrics.collectors import text_of
 from turbopump.broker.metrics.exposition import Family, Labels
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol.names import is_retry_or_dlq, is_system_group
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
@@ -70,7 +70,7 @@ class LagFigures:
     def __init__(
         self,
         members: Members[Connection],
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         statistics: Statistics,
         store: Storage,

@@ -7,7 +7,7 @@ is not known here.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
@@ -44,7 +44,7 @@ class SendTargets:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicTable,
         rules: BrokerSendRules,
         clock: Clock,
         writable: Callable[[], bool] = lambda: True,

@@ -83,6 +83,8 @@ class TransactionChecks:
 
     async def run(self) -> None:
         """Runs a round of checks every transactionCheckInterval, until cancelled."""
+        # By the loop, as delays and timers do: users wait for checks, and a clock may stretch short sleeps
+        # (`testing.servers.StretchedClock`).
         await asyncio.sleep(min(FIRST_ROUND_S, self._rules().interval_s))
         while True:
             await self.round()

@@ -19,7 +19,7 @@ from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import Placement, WaitingKinds
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
-from turbopump.broker.topics import Topics
+from turbopump.broker.topics import TopicTable
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import (
     NEVER_MS,
@@ -30,7 +30,7 @@ from turbopump.broker.transactions.halves import (
     immunity_ms,
 )
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
-from turbopump.compiled import Arrivals, Groups
+from turbopump.compiled import Arrivals, GroupAppender
 from turbopump.protocol import properties
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
@@ -56,7 +56,7 @@ class OpenTransactions:
     def __init__(
         self,
         store: Storage,
-        topics: Topics,
+        topics: TopicTable,
         offsets: CommittedOffsets,
         kinds: WaitingKinds,
         writer: MessageWriter,
@@ -173,7 +173,9 @@ class OpenTransactions:
                 self.on_ended(topic, HalfDecision.COMMIT, now_ms - born_ms, count)
         return True
 
-    def _commit(self, groups: Groups, halves: list[OpenHalf], arrivals: Arrivals | None) -> Committed | None:
+    def _commit(
+        self, groups: GroupAppender, halves: list[OpenHalf], arrivals: Arrivals | None
+    ) -> Committed | None:
         found = self._store.log.locate(halves[0].at)
         if found is None:
             return None

@@ -9,15 +9,17 @@ Every method raises `Refused` (or its class for the code) when a server refuses,
 """
 
 from turbopump.client.admin.admin import Admin
-from turbopump.client.admin.calls import NotFound, Unreachable
+from turbopump.client.admin.calls import NotFound, ServerUnreachable
 from turbopump.client.admin.dead_letters import Target, Window
 from turbopump.client.admin.offsets import END
+from turbopump.client.errors import Unreachable
 from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 
 __all__ = [
     "END",
     "Admin",
     "NotFound",
+    "ServerUnreachable",
     "SubscriptionGroupConfig",
     "Target",
     "TopicConfig",

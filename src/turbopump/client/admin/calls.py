@@ -3,7 +3,6 @@
 In: a request. Out: a successful answer; every other answer becomes an exception here, in one place.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.headers.base import Header
 from turbopump.runtime.chance import Chance
+from turbopump.runtime.tasks import call_concurrently
 
 TIMEOUT_S = 5.0
 MAX_CONCURRENT_REQUESTS = 20
@@ -21,8 +21,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Unreachable(errors.Unreachable):
-    """The server at `address` cannot be reached, or does not answer in time."""
+class ServerUnreachable(errors.Unreachable):
+    """A server that cannot be reached, or does not answer in time."""
 
     def __init__(self, address: str, why: OSError) -> None:
         super().__init__(f"{address} does not answer: {_words(why)}")
@@ -61,7 +61,7 @@ class AdminCalls:
         try:
             answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
         except OSError as error:
-            raise Unreachable(address, error) from None
+            raise ServerUnreachable(address, error) from None
         return successful(answer, address)
 
     async def ask_name_server(
@@ -72,7 +72,7 @@ class AdminCalls:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
             why = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            raise Unreachable("; ".join(self.name_servers), why) from None
+            raise ServerUnreachable("; ".join(self.name_servers), why) from None
         return successful(answer, "the name server")
 
     async def ask_name_servers(
@@ -95,15 +95,7 @@ async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list
 
     The first failure cancels the others, and is raised in an ExceptionGroup.
     """
-    free = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
-
-    async def one(item: K) -> T:
-        async with free:
-            return await ask(item)
-
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(one(item)) for item in items]
-    return [task.result() for task in running]
+    return await call_concurrently(ask, items, MAX_CONCURRENT_REQUESTS)
 
 
 def _words(error: OSError) -> str:

@@ -239,7 +239,7 @@ class Messages:
         layout = await self.clusters.layout()
         at = join_address(*unpack_host(message.record.store_host))
         places = {
-            bodies.MessageQueue(broker.name, message.record.queue_id, message.record.topic)
+            bodies.WireQueue(broker.name, message.record.queue_id, message.record.topic)
             for broker in layout.brokers
             if broker.address == at
         }

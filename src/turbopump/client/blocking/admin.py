@@ -27,7 +27,7 @@ from turbopump.client.admin.timers import Timers as AsyncTimers
 from turbopump.client.admin.topics import DEFAULT_QUEUES, READABLE_OR_WRITABLE
 from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.admin.transactions import Transactions as AsyncTransactions
-from turbopump.client.blocking.face import Face, Part
+from turbopump.client.blocking.face import Face, FacePart
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.options import ClientOptions
 from turbopump.client.produce.sender import Sender
@@ -116,7 +116,7 @@ class Admin(Face[AsyncAdmin]):
         self._close()
 
 
-class Clusters(Part[AsyncAdmin, AsyncClusters]):
+class Clusters(FacePart[AsyncAdmin, AsyncClusters]):
     """Lists the clusters, their brokers and the addresses of the brokers."""
 
     def layout(self) -> Layout:
@@ -130,7 +130,7 @@ class Clusters(Part[AsyncAdmin, AsyncClusters]):
         return self._run(lambda core: core.layout())
 
 
-class Topics(Part[AsyncAdmin, AsyncTopics]):
+class Topics(FacePart[AsyncAdmin, AsyncTopics]):
     """Administers topics: lists, routes, configuration, the offsets of their queues, and reading groups.
 
     Example:
@@ -267,7 +267,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         return self._run(lambda core: core.consumers(topic))
 
 
-class Brokers(Part[AsyncAdmin, AsyncBrokers]):
+class Brokers(FacePart[AsyncAdmin, AsyncBrokers]):
     """Administers one broker, by its address: runtime figures, statistics, configuration, clean-up.
 
     Example:
@@ -340,7 +340,7 @@ class Brokers(Part[AsyncAdmin, AsyncBrokers]):
         self._run(lambda core: core.delete_expired_files(address))
 
 
-class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
+class NameServerSettings(FacePart[AsyncAdmin, AsyncNameServerSettings]):
     """Administers name servers: key-value tables, settings, and the write permission of brokers.
 
     Example:
@@ -397,7 +397,7 @@ class NameServerSettings(Part[AsyncAdmin, AsyncNameServerSettings]):
         self._run(lambda core: core.update_config(changes))
 
 
-class Connections(Part[AsyncAdmin, AsyncConnections]):
+class Connections(FacePart[AsyncAdmin, AsyncConnections]):
     """Lists the connected producers and consumers of a group, as the brokers see them.
 
     Example:
@@ -431,7 +431,7 @@ class Connections(Part[AsyncAdmin, AsyncConnections]):
         return self._run(lambda core: core.consumers(group))
 
 
-class Groups(Part[AsyncAdmin, AsyncGroups]):
+class Groups(FacePart[AsyncAdmin, AsyncGroups]):
     """Administers consumer groups: their configuration, their progress, and the state of their members.
 
     Example:
@@ -555,7 +555,7 @@ class Groups(Part[AsyncAdmin, AsyncGroups]):
         return self._run(lambda core: core.owners(group))
 
 
-class Offsets(Part[AsyncAdmin, AsyncOffsets]):
+class Offsets(FacePart[AsyncAdmin, AsyncOffsets]):
     """Moves the offsets of a group: to a time, to the end, or to those of another group.
 
     Example:
@@ -617,7 +617,7 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
         self._run(lambda core: core.commit(address, group, queue, offset))
 
 
-class Messages(Part[AsyncAdmin, AsyncMessages]):
+class Messages(FacePart[AsyncAdmin, AsyncMessages]):
     """Finds stored messages by id, key or offset, passes one to a consumer, and tells which groups read it.
 
     Example:
@@ -709,7 +709,7 @@ class Messages(Part[AsyncAdmin, AsyncMessages]):
         return self._run(lambda core: core.tracks(message))
 
 
-class Queues(Part[AsyncAdmin, AsyncQueues]):
+class Queues(FacePart[AsyncAdmin, AsyncQueues]):
     """Reads the first and next offset of queues, the offset at a time, and entries of consume queues.
 
     Example:
@@ -751,7 +751,7 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
         return self._run(lambda core: core.entries(address, topic, queue_id, index, count, group))
 
 
-class Transactions(Part[AsyncAdmin, AsyncTransactions]):
+class Transactions(FacePart[AsyncAdmin, AsyncTransactions]):
     """Lists half messages that are open or expired, resumes expired ones, and lists ids of the ledger.
 
     Example:
@@ -801,7 +801,7 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
         return self._run(lambda core: core.forget(id))
 
 
-class Timers(Part[AsyncAdmin, AsyncTimers]):
+class Timers(FacePart[AsyncAdmin, AsyncTimers]):
     """Lists and recalls messages that wait for an exact time.
 
     Example:
@@ -826,7 +826,7 @@ class Timers(Part[AsyncAdmin, AsyncTimers]):
         return self._run(lambda core: core.recall(handle))
 
 
-class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
+class DeadLetters(FacePart[AsyncAdmin, AsyncDeadLetters]):
     """Lists, finds and resends the dead letters of one group; made by `admin.dead_letters(group)`.
 
     Example:

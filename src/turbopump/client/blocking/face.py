@@ -14,6 +14,7 @@ from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from turbopump.client import background
 from turbopump.client.errors import ClientError
+from turbopump.runtime.tasks import SharedTask
 
 MAX_FUTURES = 1024  # in flight, unless a setting says otherwise
 CLOSING_S = 5.0  # for closing, in addition to the wait for listeners
@@ -52,7 +53,7 @@ class Face(Generic[C]):
         self._noted: dict[tuple[object, ...], Callable[[C], object]] = {}
         self._is_new_core = False
         self._is_restart_due = False
-        self._restarting: asyncio.Task[None] | None = None
+        self._restarting: SharedTask | None = None
 
     def __enter__(self) -> Self:
         self._start(lambda core: core.__aenter__())
@@ -133,13 +134,10 @@ class Face(Generic[C]):
     async def _restarted(self, core: C) -> None:
         """Starts the core, once for concurrent calls, in a forked process whose parent had started it."""
         if self._restarting is None:
-            start = self._started(core, lambda core: core.__aenter__())
-            self._restarting = asyncio.get_running_loop().create_task(start)
-            self._restarting.add_done_callback(self._restart_ended)
-        await asyncio.shield(self._restarting)
-
-    def _restart_ended(self, task: "asyncio.Task[None]") -> None:
-        self._restarting = None
+            self._restarting = SharedTask(
+                lambda: self._started(core, lambda core: core.__aenter__()), repeats_failed=True
+            )
+        await self._restarting.wait()
 
     # Calls of the core
 
@@ -230,8 +228,8 @@ class Face(Generic[C]):
             raise StopIteration from None
 
 
-class Part(Generic[C, P]):
-    """A part of a blocking client, such as `admin.topics`, whose methods run through the client."""
+class FacePart(Generic[C, P]):
+    """A part of a client, such as `admin.topics`."""
 
     def __init__(self, whole: Face[C], pick: Callable[[C], P]) -> None:
         self._whole = whole

@@ -14,8 +14,8 @@ from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.options import PullOptions
 from turbopump.client.pull.consumer import PullConsumer as AsyncPullConsumer
-from turbopump.client.pull.consumer import Pulled
 from turbopump.client.pull.member import Scheduled
+from turbopump.client.pull.single_pulls import Pulled
 from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.times import Time
@@ -243,47 +243,6 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         """
         return self._run(lambda core: core.committed(queue))
 
-    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns all readable queues of the topic. Raises TopicNotFound."""
-        return self._run(lambda core: core.queues(topic))
-
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        n: int | None = None,
-        expression: str = ALL,
-        wait: float = 0.0,
-        *,
-        sql: str | None = None,
-        module: str | None = None,
-    ) -> Pulled:
-        """Pulls once: at most `n` messages (default `pull_batch_size`) of the queue from `offset` on.
-
-        When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
-        commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
-
-            offset = consumer.committed(queue) or 0
-            result = consumer.pull(queue, offset, 32, "paid", wait=20)
-            for message in result.messages: ...
-        """
-        return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql, module=module))
-
-    def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the first message that the queue still has."""
-        return self._run(lambda core: core.min_offset(queue))
-
-    def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the queue's next message will have."""
-        return self._run(lambda core: core.max_offset(queue))
-
-    def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """Returns the offset of the first message stored at that time or later; if there is none, the end.
-
-        Brokers of 4.x return the nearest message, before or after that time.
-        """
-        return self._run(lambda core: core.offset_at(queue, when))
-
     def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
         """Sends a message back to its broker, to be delivered to the group again later.
 
@@ -325,3 +284,44 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         """
         self._run(lambda core: core.schedule(topic, callback))
         self._note(("schedule", topic), lambda core: core.schedule(topic, callback))
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Returns all readable queues of the topic. Raises TopicNotFound."""
+        return self._run(lambda core: core.queues(topic))
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        n: int | None = None,
+        expression: str = ALL,
+        wait: float = 0.0,
+        *,
+        sql: str | None = None,
+        module: str | None = None,
+    ) -> Pulled:
+        """Pulls once: at most `n` messages (default `pull_batch_size`) of the queue from `offset` on.
+
+        When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
+        commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
+
+            offset = consumer.committed(queue) or 0
+            result = consumer.pull(queue, offset, 32, "paid", wait=20)
+            for message in result.messages: ...
+        """
+        return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql, module=module))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset of the first message that the queue still has."""
+        return self._run(lambda core: core.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Returns the offset that the queue's next message will have."""
+        return self._run(lambda core: core.max_offset(queue))
+
+    def offset_at(self, queue: MessageQueue, when: Time) -> int:
+        """Returns the offset of the first message stored at that time or later; if there is none, the end.
+
+        Brokers of 4.x return the nearest message, before or after that time.
+        """
+        return self._run(lambda core: core.offset_at(queue, when))

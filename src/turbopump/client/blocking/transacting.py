@@ -11,8 +11,7 @@ from typing import Self
 from turbopump.client.blocking.face import Face
 from turbopump.client.message import Message, SendResult
 from turbopump.client.produce.producer import Producer
-from turbopump.client.produce.transaction import Decision, TransactionResult, as_decision
-from turbopump.client.produce.transaction import Transaction as AsyncTransaction
+from turbopump.client.produce.transaction import AsyncTransaction, Decision, TransactionResult, as_decision
 
 
 class Transacting(Face[Producer]):

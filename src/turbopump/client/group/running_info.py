@@ -51,8 +51,8 @@ def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:
     )
 
 
-def consume_status(stats: TopicConsumeStats, now_s: float) -> bodies.ConsumeStatus:
-    return bodies.ConsumeStatus(
+def consume_status(stats: TopicConsumeStats, now_s: float) -> bodies.ConsumeRates:
+    return bodies.ConsumeRates(
         pullRT=stats.pulls.mean(now_s),
         pullTPS=stats.pulled.rate(now_s),
         consumeRT=stats.consumed.mean(now_s),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar, Unpack
 
 from turbopump.client.admin.admin import Admin
-from turbopump.client.admin.calls import TIMEOUT_S, Unreachable
+from turbopump.client.admin.calls import TIMEOUT_S, ServerUnreachable
 from turbopump.client.admin.clusters import Layout
 from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.message import Message, MessageQueue
@@ -40,6 +40,7 @@ from turbopump.protocol.headers.ledger import (
     LedgerSendRequest,
 )
 from turbopump.protocol.ledger import Book, LedgerEntry
+from turbopump.runtime.tasks import call_concurrently
 
 __all__ = ["Ended", "Fenced", "Ledger", "LedgerNotSupported", "SpoiledWriter", "Writer", "Written"]
 
@@ -140,7 +141,9 @@ class Ledger:
             )
         home = homes.pop() if homes else min(masters, default="")
         if home not in masters:
-            raise Unreachable(f"broker {home}", ConnectionError(f"the home of {self.id} is not registered"))
+            raise ServerUnreachable(
+                f"broker {home}", ConnectionError(f"the home of {self.id} is not registered")
+            )
         header = LedgerOpenRequest(id=self.id, run=run, home=home)
 
         async def note(broker: str) -> None:
@@ -220,7 +223,7 @@ class Ledger:
         """Settles the batches up to `batch` at one broker; None: it cannot be reached, or refused."""
         try:
             return await self._ended(broker, LedgerEndRequest(id=self.id, batch=batch))
-        except (Unreachable, Refused):
+        except (ServerUnreachable, Refused):
             return None
 
     async def _ended(self, broker: str, header: LedgerEndRequest) -> LedgerEndResponse:
@@ -241,7 +244,7 @@ class Ledger:
         address = await self.address(broker)
         try:
             answer = await self.admin.asking.ask(address, RequestCode.LEDGER_END, header)
-        except Unreachable:
+        except ServerUnreachable:
             self._addresses.pop(broker, None)
             raise
         return LedgerEndResponse.from_ext(answer.ext)
@@ -271,7 +274,7 @@ class Ledger:
                 f"broker {broker} at {address} keeps no ledger of decisions: only Turbopump's brokers do. "
                 "Write at least once instead, and let consumers recognise repetitions"
             ) from None
-        except Unreachable:
+        except ServerUnreachable:
             self._addresses.pop(broker, None)
             raise
 
@@ -280,7 +283,7 @@ class Ledger:
         for _ in range(TRIES - 1):
             try:
                 return await ask()
-            except Unreachable:
+            except ServerUnreachable:
                 await self.admin.clock.sleep(PAUSE_S)
         return await ask()
 
@@ -301,7 +304,7 @@ class Ledger:
         if broker not in self._addresses:
             await self._masters()
         if broker not in self._addresses:
-            raise Unreachable(broker, ConnectionError("no name server knows it"))
+            raise ServerUnreachable(broker, ConnectionError("no name server knows it"))
         return self._addresses[broker]
 
     def _check_opened(self) -> None:
@@ -311,7 +314,7 @@ class Ledger:
 
 def _only(layout: Layout) -> str:
     if not layout.clusters:
-        raise Unreachable("the cluster", ConnectionError("no broker is registered"))
+        raise ServerUnreachable("the cluster", ConnectionError("no broker is registered"))
     if len(layout.clusters) > 1:
         raise InvalidArgument(
             f"cluster= must be given when there are several clusters, got {', '.join(layout.clusters)}"
@@ -366,12 +369,7 @@ class Writer:
             raise SpoiledWriter(f"a frame of writer {self.token} was not acknowledged: begin a new writer")
         self._sending += 1
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for frames in frames_by_broker:
-                    tasks.create_task(self._send_all(*frames))
-        except BaseExceptionGroup as failures:
-            self._is_spoiled = True
-            raise failures.exceptions[0] from None
+            await call_concurrently(lambda frames: self._send_all(*frames), frames_by_broker)
         except BaseException:
             self._is_spoiled = True
             raise
@@ -398,7 +396,7 @@ class Writer:
             queue = self._queue(route.publish, message, by)
             address = route.master(queue.broker)
             if address is None:
-                raise Unreachable(queue.broker, ConnectionError("no name server knows it"))
+                raise ServerUnreachable(queue.broker, ConnectionError("no name server knows it"))
             found.setdefault(queue.broker, (address, []))[1].append(self._packed(message, queue))
         return [(broker, address, packed) for broker, (address, packed) in found.items()]
 

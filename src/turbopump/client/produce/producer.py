@@ -38,11 +38,11 @@ from turbopump.client.produce.send_limits import SendLimits
 from turbopump.client.produce.send_result import NO_ANSWER, result_of
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.client.produce.transaction import (
+    AsyncTransaction,
     Check,
     CheckResponder,
     Decision,
     Execute,
-    Transaction,
     TransactionResult,
     decided,
     tell,
@@ -54,7 +54,7 @@ from turbopump.client.world import World
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.sysflag import PREPARED
-from turbopump.runtime.tasks import Tasks
+from turbopump.runtime.tasks import SharedTask, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -127,8 +127,9 @@ class Producer:
         self._pid = 0
         self._sends = Tasks(log)
         self._replies: set[asyncio.Future[MessageExt]] = set()
-        self._starting: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._starting = SharedTask(self._start, repeats_failed=True)
+        self._closing = SharedTask(self._close)
+        self._is_closed = False
 
     @property
     def settings(self) -> ProducerSettings:
@@ -142,22 +143,14 @@ class Producer:
 
         Raises NoNameServer.
         """
-        if self._closing is not None:
+        if self._is_closed:
             raise NotRunning("this producer is closed: make a new one")
-        if self._starting is None:
-            self._starting = asyncio.get_running_loop().create_task(self._start())
-        starting = self._starting
-        try:
-            await asyncio.shield(starting)
-        finally:
-            if starting.done() and (starting.cancelled() or starting.exception()):
-                self._starting = None  # so that the next call tries again
+        await self._starting.wait()
 
     async def close(self) -> None:
         """Waits for the sends in flight, then leaves the group. May be called again, and without a start."""
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close())
-        await asyncio.shield(self._closing)
+        self._is_closed = True
+        await self._closing.wait()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -186,8 +179,7 @@ class Producer:
             self._auto_batcher = AutoBatcher(self._sender, settings, self._deliver_batch)
 
     async def _close(self) -> None:
-        if self._starting is not None:
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._starting.wait_ended()
         instance, parts = self._instance, self._parts
         if instance is None or parts is None:
             return
@@ -205,8 +197,8 @@ class Producer:
 
     def _running(self) -> Sender:
         sender = self._sender
-        if sender is None or self._closing is not None:
-            if self._closing is not None:
+        if sender is None or self._is_closed:
+            if self._is_closed:
                 raise NotRunning("this producer is closed: make a new one")
             raise NotRunning(
                 "this producer is not started: use `async with producer:` or `await producer.start()`"
@@ -363,7 +355,7 @@ class Producer:
             self._replies.discard(reply)
             reply.cancel()
 
-    def transaction(self, message: Message, *, check_after: int | None = None) -> Transaction:
+    def transaction(self, message: Message, *, check_after: int | None = None) -> AsyncTransaction:
         """Returns a transaction, committed when its block ends and rolled back when the block raises:
 
             async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
@@ -376,7 +368,7 @@ class Producer:
         `check_after`: seconds before the broker asks, when the work takes longer than its
         `transactionTimeOut` (6 s). A message with a delay level cannot be sent in a transaction.
         """
-        return Transaction(self._prepare, self._end, message, check_after)
+        return AsyncTransaction(self._prepare, self._end, message, check_after)
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, check_after: int | None = None

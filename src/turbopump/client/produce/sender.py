@@ -100,9 +100,9 @@ class Sender:
     packer: MessagePacker = field(init=False)
     prepare: Callable[..., PreparedSend] = field(init=False)
     """`packer.prepare`, without a call in between: it runs for every message."""
-    _oneways: int = 0
-    _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _tasks: Tasks = field(default_factory=lambda: Tasks(log))
+    _oneways: int = field(default=0, init=False)
+    _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log), init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings

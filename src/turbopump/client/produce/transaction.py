@@ -67,8 +67,8 @@ End: TypeAlias = Callable[[Message, SendResult, Decision], Awaitable[bool]]
 """Ends a transaction; False: the broker cannot be reached, and will ask. Raises Refused."""
 
 
-class Transaction:
-    """A half message and its commit or rollback. Made by `producer.transaction(message)`:
+class AsyncTransaction:
+    """A half message and its end. Made by `producer.transaction(message)`:
 
         async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")) as transaction:
             await pay("A-1")

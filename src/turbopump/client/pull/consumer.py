@@ -8,7 +8,6 @@ and threads.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self, Unpack
 
 from msgspec.structs import replace
@@ -17,9 +16,8 @@ from turbopump.client import discovery, rules
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import FileAccess, SystemFiles
 from turbopump.client.group.listeners import QueuesListener
-from turbopump.client.group.rebalancer import readable_queues
 from turbopump.client.group.send_back import send_back_for
-from turbopump.client.group.subscription import ALL, Subscription, parse_expression
+from turbopump.client.group.subscription import ALL
 from turbopump.client.instance import ClientInstance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
@@ -29,7 +27,7 @@ from turbopump.client.observe.trace_sender import TraceSender
 from turbopump.client.options import PullOptions
 from turbopump.client.pull.member import PullMember, Scheduled
 from turbopump.client.pull.puller import PullStatus
-from turbopump.client.queue_names import QueueNames
+from turbopump.client.pull.single_pulls import Pulled, SinglePulls
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.times import Time, past_ms
 from turbopump.client.world import World
@@ -37,21 +35,7 @@ from turbopump.client.world import World
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """The result of one `pull`: its status, its messages, and offsets of the queue."""
-
-    status: PullStatus
-    messages: list[MessageExt]
-    next_offset: int
-    """Where the next pull begins."""
-    min_offset: int
-    """The offset of the first message that the queue still has."""
-    max_offset: int
-    """The offset that the queue's next message will have."""
-
-
-class PullConsumer:
+class PullConsumer(SinglePulls):
     """Reads messages when you ask for them, as a member of a group or from queues of your choice.
 
     As a member: the group's queues are divided among its members, and each message is read by one of them.
@@ -225,17 +209,6 @@ class PullConsumer:
         """Returns the queues that this consumer reads now, sorted."""
         return self._names.all_shown(self._member.buffers.queues)
 
-    @property
-    def _names(self) -> QueueNames:
-        return self._member.names
-
-    def _subscription(
-        self, topic: str, tags: str, sql: str | None = None, module: str | None = None
-    ) -> Subscription:
-        rules.check_topic(topic)
-        expression, kind = parse_expression(tags, sql, module)
-        return Subscription(self._names.topic(topic), expression, self._world.clock.now_ms(), kind)
-
     # Reading
 
     async def poll(self, timeout: float | None = None) -> list[MessageExt]:
@@ -391,74 +364,7 @@ class PullConsumer:
         self._running()
         return await self._member.offsets.query(self._names.on_wire(queue))
 
-    # Queues and single pulls
-
-    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Returns all readable queues of the topic. Raises TopicNotFound."""
-        rules.check_topic(topic)
-        found = await readable_queues(self._running(), self._names.topic(topic))
-        return self._names.all_shown(found)
-
-    async def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        n: int | None = None,
-        expression: str = ALL,
-        wait: float = 0.0,
-        *,
-        sql: str | None = None,
-        module: str | None = None,
-    ) -> Pulled:
-        """Pulls once: at most `n` messages (default `pull_batch_size`) of the queue from `offset` on.
-
-        When there are none, the broker waits for one up to `wait` seconds. The pull moves no position and
-        commits nothing: call `commit({queue: result.next_offset})`. Raises Refused or OSError.
-
-            offset = await consumer.committed(queue) or 0
-            result = await consumer.pull(queue, offset, 32, "paid", wait=20)
-            for message in result.messages: ...
-        """
-        self._running()
-        if offset < 0 or (n is not None and n <= 0):
-            raise InvalidArgument(f"offset must be at least 0 and n at least 1, got {offset} and {n}")
-        settings = self.settings
-        patience_s = settings.consumer_pull_timeout
-        if wait > 0:
-            patience_s = wait + settings.consumer_timeout_when_suspend - settings.broker_suspend_max_time
-        subscription = self._subscription(queue.topic, expression, sql, module)
-        result = await self._member.puller.pull(
-            self._names.on_wire(queue),
-            offset,
-            subscription.text,
-            n or settings.pull_batch_size,
-            wait,
-            kind=subscription.kind,
-            max_bytes=settings.pull_batch_size_in_bytes,
-            timeout_s=patience_s,
-        )
-        messages = result.messages(self._names.shown(queue), subscription, self._names.namespace)
-        return Pulled(result.status, messages, result.next_offset, result.min_offset, result.max_offset)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset of the first message that the queue still has."""
-        self._running()
-        return await self._member.puller.min_offset(self._names.on_wire(queue))
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Returns the offset that the queue's next message will have."""
-        self._running()
-        return await self._member.puller.max_offset(self._names.on_wire(queue))
-
-    async def offset_at(self, queue: MessageQueue, when: Time) -> int:
-        """Returns the offset of the first message stored at that time or later; if there is none, the end.
-
-        Brokers of 4.x return the nearest message, before or after that time.
-        """
-        self._running()
-        return await self._member.puller.offset_at(
-            self._names.on_wire(queue), past_ms(when, self._world.clock.now_ms())
-        )
+    # Send-backs
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
         """Sends a message back to its broker, to be delivered to the group again later.
@@ -502,13 +408,6 @@ class PullConsumer:
             await consumer.schedule("OrderTopic", look)
         """
         await self._member.subscribe(self._subscription(topic, ALL, None), callback)
-
-    def _running(self) -> ClientInstance:
-        if self._is_closed:
-            raise NotRunning("this consumer is closed; make a new one")
-        if self._instance is None:
-            raise NotRunning("this consumer is not started: use `async with` or start()")
-        return self._instance
 
 
 def _list(topics: Sequence[str]) -> Sequence[str]:

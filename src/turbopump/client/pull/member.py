@@ -33,6 +33,7 @@ from turbopump.client.observe.hooks import Filter
 from turbopump.client.pull.prefetch import Prefetcher
 from turbopump.client.pull.prefetch_buffer import PrefetchBuffer, PrefetchBuffers
 from turbopump.client.pull.puller import Puller
+from turbopump.client.pull.wanted_messages import WantedMessages
 from turbopump.client.push.process_queue import CacheLimits
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import MessageModel, PullSettings
@@ -112,14 +113,13 @@ class PullMember:
         self._start_offset = StartOffset(self.offsets, self.puller, self.settings, self._started_ms)
         self._prefetch = Prefetcher(
             self.puller,
-            self.names,
+            WantedMessages(self.names, self._filters),
             self.buffers,
             self.settings,
             self.clock,
             self.move,
             self.arrived,
             self.capacity_freed,
-            self._filters,
         )
         self._rebalancer = Rebalancer(self, self._assignment_of)
         strategy = self.settings.allocate_message_queue_strategy

@@ -3,17 +3,16 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.group.rebalancer import FAILURES
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageQueue
-from turbopump.client.observe.hooks import Filter, let_through
 from turbopump.client.pull.prefetch_buffer import PrefetchBuffer, PrefetchBuffers
 from turbopump.client.pull.puller import Puller, PullResult, PullStatus
-from turbopump.client.queue_names import QueueNames
+from turbopump.client.pull.wanted_messages import WantedMessages
 from turbopump.client.settings import PullSettings
 from turbopump.protocol.errors import FlowControl
 from turbopump.runtime.clock import Clock
@@ -30,7 +29,7 @@ class Prefetcher:
     """Fetches the messages of all queues of a pull consumer ahead of its polls."""
 
     puller: Puller
-    names: QueueNames
+    wanted: WantedMessages
     buffers: PrefetchBuffers
     settings: PullSettings
     clock: Clock
@@ -40,7 +39,6 @@ class Prefetcher:
     """Set when messages have come."""
     capacity_freed: asyncio.Event
     """Set by others when messages were given out, or a queue may be read again."""
-    filters: Sequence[Filter] = ()
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def fill(self, buffer: PrefetchBuffer, subscription: Subscription) -> None:
@@ -86,9 +84,7 @@ class Prefetcher:
     def _store(self, buffer: PrefetchBuffer, subscription: Subscription, result: PullResult) -> bool:
         """Puts the messages of an answer into the buffer; False: the answer had none and moved no offset."""
         before = buffer.next_offset
-        messages = result.messages(self.names.shown(buffer.queue), subscription, self.names.namespace)
-        if self.filters:
-            messages = let_through(self.filters, messages)
+        messages = self.wanted.of(result, buffer.queue, subscription)
         self.buffers.put(buffer, messages, result.next_offset)
         if messages:
             self.arrived.set()

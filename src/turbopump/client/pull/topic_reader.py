@@ -19,6 +19,7 @@ from turbopump.protocol.errors import SystemBusy, TopicNotFound
 from turbopump.protocol.names import SQL92, TAG
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import TaskScope
 
 RETRY_S = 1.0
 EMPTY_PAUSE_S = 0.1  # after a pull without result, for a broker that does not hold pulls
@@ -98,16 +99,16 @@ class TopicReader:
                     await self.clock.sleep(EMPTY_PAUSE_S)
                 offset = result.next_offset
 
-        async with asyncio.TaskGroup() as tasks:
-            followers = [tasks.create_task(follow_one(queue, at)) for queue, at in positions.items()]
+        async with TaskScope() as tasks:
+            for queue, at in positions.items():
+                tasks.start(follow_one(queue, at))
             while not enough.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(enough.wait(), NEW_QUEUES_S)
                 for queue in await self._added(positions):
                     positions[queue] = 0
-                    followers.append(tasks.create_task(follow_one(queue, 0)))
-            for follower in followers:
-                follower.cancel()
+                    tasks.start(follow_one(queue, 0))
+            tasks.cancel()
 
     async def _added(self, known: dict[MessageQueue, int]) -> list[MessageQueue]:
         try:

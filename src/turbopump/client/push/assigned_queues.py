@@ -35,20 +35,30 @@ class QueueDelivery(Protocol):
         """Stops delivering messages of a queue; False: not yet, a handler still works on it, call again."""
 
 
+class QueueMember(Protocol):
+    """What `AssignedQueues` needs of the consumer that the queues are assigned to."""
+
+    is_paused: bool
+
+    @property
+    def group(self) -> str: ...
+
+    def topics(self) -> Sequence[str]: ...
+
+    def assignment_changed(self, topic: str, assignment: Assignment) -> None:
+        """Called with a topic when its assigned queues have changed."""
+
+
 @dataclass
 class AssignedQueues:
     """Holds the queues assigned to this member (`rebalancer.QueueHolder`), with a pull loop for each."""
 
-    group: str
+    member: QueueMember
     clock: Clock
     offsets: OffsetStore
     deliveries: QueueDelivery
     start_of: Callable[[MessageQueue], Awaitable[int]]
     pull: Callable[[MessageQueue, ProcessQueue], Coroutine[Any, Any, None]]
-    topics: Callable[[], Sequence[str]]
-    is_paused: Callable[[], bool]
-    assignment_changed: Callable[[str, Assignment], None]
-    """Called with a topic when its assigned queues have changed."""
     locks: OrderedQueueLocks | None
     assignment_of: AssignmentSource
     interval_s: float = 20.0
@@ -83,7 +93,7 @@ class AssignedQueues:
         held.dropped = True
         self._leaving[queue] = held
         self._stop_pull(queue)
-        log.info("Group %s continues in %s at offset %d", self.group, queue, offset)
+        log.info("Group %s continues in %s at offset %d", self.member.group, queue, offset)
         await self._commit(queue, offset)
         self._depart(self._come_back(queue, held))
 
@@ -110,6 +120,12 @@ class AssignedQueues:
         self.ours.clear()
 
     # Requests of the rebalancer
+
+    def topics(self) -> Sequence[str]:
+        return self.member.topics()
+
+    def assignment_changed(self, topic: str, assignment: Assignment) -> None:
+        self.member.assignment_changed(topic, assignment)
 
     def held(self) -> Collection[MessageQueue]:
         return self.ours
@@ -151,7 +167,7 @@ class AssignedQueues:
 
     async def _assignment(self, topic: str) -> Assignment:
         """Returns this member's assignment of a topic (while paused: what it holds); drops stuck queues."""
-        if self.is_paused():
+        if self.member.is_paused:
             own = tuple(queue for queue in self.ours if queue.topic == topic)
             return Assignment(own, own)
         for queue in [queue for queue, held in self.ours.items() if self._is_stuck(held)]:

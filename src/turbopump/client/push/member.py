@@ -26,6 +26,7 @@ from turbopump.client.instance import ClientInstance, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.pull.puller import Puller
+from turbopump.client.pull.wanted_messages import WantedMessages
 from turbopump.client.push.assigned_queues import AssignedQueues
 from turbopump.client.push.concurrent import ConcurrentDelivery
 from turbopump.client.push.direct_consume import consume_directly
@@ -34,7 +35,7 @@ from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.ordered import OrderedDelivery, OrderedLimits
 from turbopump.client.push.process_queue import CacheLimits
-from turbopump.client.push.pull_loop import PullLoop, PullLoopSettings
+from turbopump.client.push.pull_loop import PullGate, PullLoop, PullLoopSettings
 from turbopump.client.push.workers import WorkerPoolSize
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings
@@ -299,8 +300,8 @@ class PushMember:
             await self._clock.sleep(timeout_s)
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
-    def _assignment_changed(self, topic: str, assignment: Assignment) -> None:
-        """Adapts the limits of each queue, announces the subscription with a new version, calls listeners."""
+    def assignment_changed(self, topic: str, assignment: Assignment) -> None:
+        """Divides a topic's limits among its queues, and announces its subscription with a new version."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
@@ -367,40 +368,38 @@ class PushMember:
             settings.pull_time_delay_when_exception,
             settings.post_subscription_when_pull,
             commits=not self._plan.broadcast,
-            decompresses=settings.decode_decompress_body,
             hold_s=self._instance.world.hold_s,
         )
-        locks = self._locks
+        gate = PullGate(
+            self._clock,
+            is_paused=lambda: self.is_paused,
+            limits=lambda: self._limits,
+            locks=self._locks,
+            unlocked_s=settings.pull_time_delay_when_exception,
+        )
         return PullLoop(
             self._puller,
-            self._instance.routes,
             self._instance.heartbeats,
             self._clock,
             manner,
+            gate,
+            WantedMessages(self._names, self._filters, settings.decode_decompress_body),
             subscription=lambda topic: self._announced.get(topic),
             stats=self._stats_of,
             on_messages=self._deliveries.submit,
             moved=lambda queue, offset: self.queues.move(queue, offset),
-            limits=lambda: self._limits,
-            is_paused=lambda: self.is_paused,
-            is_locked=lambda held: locks is None or locks.is_valid(held),
-            namespace=settings.namespace,
-            filters=self._filters,
         )
 
     def _make_queues(self, pull_loop: PullLoop) -> AssignedQueues:
         settings = self._plan.settings
         instance, broadcast = self._instance, self._plan.broadcast
         return AssignedQueues(
-            self.group,
+            self,
             self._clock,
             self._offsets,
             self._deliveries,
             start_of=self._start_of,
             pull=pull_loop.run,
-            topics=self.topics,
-            is_paused=lambda: self.is_paused,
-            assignment_changed=self._assignment_changed,
             locks=self._locks,
             assignment_of=GroupAssignment(
                 instance, self.group, settings.allocate_message_queue_strategy, is_broadcast=broadcast

@@ -5,8 +5,8 @@ failure; it ends when the queue is given up.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.group.consume_stats import TopicConsumeStats
@@ -14,11 +14,10 @@ from turbopump.client.group.rebalancer import FAILURES
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.namespace import unwrap
-from turbopump.client.observe.hooks import Filter, let_through
 from turbopump.client.pull.puller import Puller, PullResult, PullStatus
+from turbopump.client.pull.wanted_messages import WantedMessages
+from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.process_queue import CacheLimits, ProcessQueue
-from turbopump.client.routes import RouteCache
 from turbopump.client.world import HOLD_S
 from turbopump.protocol.errors import (
     FlowControl,
@@ -44,8 +43,30 @@ class PullLoopSettings:
     with_subscription: bool = False
     commits: bool = True
     """Whether each pull commits the offset; not when offsets are kept in a file."""
-    decompresses: bool = True
     hold_s: float = HOLD_S
+
+
+@dataclass(frozen=True, slots=True)
+class PullGate:
+    """Holds pulls back while the consumer is paused, a queue has enough messages, or its lock is missing."""
+
+    clock: Clock
+    is_paused: Callable[[], bool]
+    limits: Callable[[], CacheLimits]
+    locks: OrderedQueueLocks | None
+    unlocked_s: float
+
+    async def passes(self, held: ProcessQueue) -> bool:
+        """Returns True when the queue may be pulled now; otherwise waits, and returns False."""
+        if self.is_paused():
+            await self.clock.sleep(PAUSED_S)
+        elif held.is_full(self.limits()):
+            await held.wait_for_capacity(self.limits())
+        elif self.locks is not None and not self.locks.is_valid(held):
+            await self.clock.sleep(self.unlocked_s)
+        else:
+            return True
+        return False
 
 
 @dataclass
@@ -53,33 +74,23 @@ class PullLoop:
     """Pulls messages of assigned queues into their process queues; `run` is the loop of one queue."""
 
     puller: Puller
-    routes: RouteCache
     heartbeats: Heartbeats
     clock: Clock
     settings: PullLoopSettings
+    gate: PullGate
+    wanted: WantedMessages
     subscription: Callable[[str], Subscription | None]
     stats: Callable[[str], TopicConsumeStats]
     on_messages: Callable[[MessageQueue, ProcessQueue, list[MessageExt]], None]
     """Called with the wanted messages of each pull."""
     moved: Callable[[MessageQueue, int], Awaitable[None]]
     """Called when the queue does not have the offset: it continues at this one."""
-    limits: Callable[[], CacheLimits]
-    is_paused: Callable[[], bool]
-    is_locked: Callable[[ProcessQueue], bool]
-    namespace: str = ""
-    filters: Sequence[Filter] = ()
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
         """Pulls one queue into its process queue until the queue is given up, or moved to another offset."""
         while not held.dropped:
-            if self.is_paused():
-                await self.clock.sleep(PAUSED_S)
-            elif held.is_full(self.limits()):
-                await held.wait_for_capacity(self.limits())
-            elif not self.is_locked(held):
-                await self.clock.sleep(self.settings.failed_s)
-            elif not await self._once(queue, held):
+            if await self.gate.passes(held) and not await self._once(queue, held):
                 return
 
     async def _once(self, queue: MessageQueue, held: ProcessQueue) -> bool:
@@ -99,7 +110,7 @@ class PullLoop:
             return True
         except FAILURES as error:
             self._failures.log((queue.topic, queue.broker), "Pull from %s failed, retrying: %s", queue, error)
-            self.routes.doubt(queue.topic)
+            self.puller.routes.doubt(queue.topic)
             await self.clock.sleep(self.settings.failed_s)
             return True
         if held.dropped:
@@ -107,12 +118,9 @@ class PullLoop:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self.moved(queue, result.next_offset)
             return False
-        shown = replace(queue, topic=unwrap(self.namespace, queue.topic)) if self.namespace else queue
-        wanted = result.messages(shown, subscription, self.namespace, self.settings.decompresses)
-        if self.filters:
-            wanted = let_through(self.filters, wanted)
-        held.put(wanted, result.next_offset)
-        self.on_messages(queue, held, wanted)
+        messages = self.wanted.of(result, queue, subscription)
+        held.put(messages, result.next_offset)
+        self.on_messages(queue, held, messages)
         if self.settings.interval_s and result.status is PullStatus.FOUND:
             await self.clock.sleep(self.settings.interval_s)
         return True

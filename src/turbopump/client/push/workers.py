@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,7 @@ class CoroutinePool(WorkerPool[P]):
         super().__init__(size, collect)
         self._clock = clock
         self._idle: list[asyncio.Future[None]] = []
+        self._tasks = Tasks(log)
         # Every worker that counts, with the item it works on. A worker whose item was abandoned is not here.
         self._in_progress: dict[asyncio.Task[None], P | None] = {}
         self._stopped = False
@@ -186,7 +188,7 @@ class CoroutinePool(WorkerPool[P]):
                 return
         if len(self._in_progress) < self._size.max_workers:
             self._is_worker_coming = True
-            task = self._loop.create_task(self._serve())
+            task = self._tasks.start(self._serve(), log_failure=False)
             self._in_progress[task] = None
             task.add_done_callback(self._exited)
 

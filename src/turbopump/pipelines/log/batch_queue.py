@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from turbopump.pipelines.log.files import QueueName, StoreFiles
-from turbopump.pipelines.log.queue import Entries, QueueFiles
+from turbopump.pipelines.log.queue import Entries, QueueEntries
 from turbopump.pipelines.record_positions import Numbers
 from turbopump.protocol.record import QUEUE_OFFSET_AT
 
@@ -33,7 +33,7 @@ LAYOUT = np.dtype(
 )
 
 
-class _BatchEntries(QueueFiles):
+class _BatchEntries(QueueEntries):
     """Reads the entries of a batch consume queue by entry number, which is not the queue offset."""
 
     folder = "batchconsumequeue"
@@ -102,11 +102,11 @@ class BatchQueueFiles:
         return self._entries.end > self._entries.begin
 
 
-Queue = QueueFiles | BatchQueueFiles
+Queue = QueueEntries | BatchQueueFiles
 
 
 def queue_of(store: StoreFiles, name: QueueName) -> Queue:
-    return BatchQueueFiles(store, name) if name.is_batch else QueueFiles(store, name)
+    return BatchQueueFiles(store, name) if name.is_batch else QueueEntries(store, name)
 
 
 def ends_of(entries: Entries) -> Numbers:

@@ -24,8 +24,8 @@ ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 Entries = NDArray[np.void]
 
 
-class QueueFiles:
-    """Reads the entries of one consume queue from its mapped files, by queue offset."""
+class QueueEntries:
+    """The entries of one queue."""
 
     folder = "consumequeue"
     layout = ENTRY

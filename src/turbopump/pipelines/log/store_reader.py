@@ -20,7 +20,7 @@ from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
 from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
 from turbopump.pipelines.log.files import StoreFiles, is_in_place, records_between
 from turbopump.pipelines.log.plan import LogRange, LogRecords, Partition, QueueRange, StoreQuery
-from turbopump.pipelines.log.queue import Entries, QueueFiles
+from turbopump.pipelines.log.queue import Entries, QueueEntries
 from turbopump.pipelines.property_columns import PropertyColumns, cut
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, locate, store_times
 from turbopump.pipelines.schema import Schema
@@ -73,7 +73,7 @@ class StoreReader:
 
     def _queue(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
         at, order = wanted.begin, _LogOrder()
-        for first, entries in QueueFiles(self._files, wanted.name).pieces(wanted.begin, wanted.end):
+        for first, entries in QueueEntries(self._files, wanted.name).pieces(wanted.begin, wanted.end):
             self._missing(first - at, f"{_named(wanted)}: entries from offset {at}")
             for begin in range(0, len(entries), self._rows.batch_rows):
                 block = entries[begin : begin + self._rows.batch_rows]
@@ -221,7 +221,7 @@ class StoreReader:
         return is_in_time(data, places, self._query.since_ms, self._query.until_ms)
 
     def of_topics(self, data: Data, places: RecordPositions) -> Mask | None:
-        names = cut(data, places.topics, places.topic_sizes, pa.binary()).dictionary_encode()
+        names = cut(data, *places.topics, pa.binary()).dictionary_encode()
         wanted = [self._wants(name) for name in names.dictionary.to_pylist()]
         return None if all(wanted) else np.array(wanted)[names.indices.to_numpy()]
 
@@ -242,7 +242,7 @@ class StoreReader:
         key = self._query.key
         if not key:
             return None
-        pairs = PropertyColumns(data, places.properties, places.property_sizes)
+        pairs = PropertyColumns(data, *places.properties)
         mask = _mask(pc.equal(pairs.pick(props.UNIQUE_KEY), key))
         keys = pairs.pick(props.KEYS)
         for row in np.flatnonzero(_mask(pc.match_substring(keys, key))):
@@ -305,7 +305,7 @@ def is_in_time(data: Data, places: RecordPositions, since: int | None, until: in
 
 def has_tag(data: Data, places: RecordPositions, tags: frozenset[str]) -> Mask:
     """Marks records with one of the tags."""
-    found = PropertyColumns(data, places.properties, places.property_sizes).pick(props.TAGS)
+    found = PropertyColumns(data, *places.properties).pick(props.TAGS)
     return _mask(pc.is_in(found, value_set=pa.array(sorted(tags), pa.string())))
 
 

@@ -5,7 +5,6 @@ acknowledged is sent again for a while, then the task fails and Spark repeats it
 twice. Works with every broker, Apache's too. Rows with a sharding key keep their order within a task.
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
 from turbopump.pipelines.sink.rows import MessageRows
 from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol import properties
+from turbopump.runtime.tasks import call_concurrently
 
 GROUP = "spark-rocketmq-sink"
 MAX_CONCURRENT_LANES = 4
@@ -49,19 +49,12 @@ class RowSender:
     async def send(self, rows: MessageRows, before: int) -> None:
         """Sends rows, and returns when brokers have stored all of them."""
         queues = {topic: await self._queue_count(topic) for topic in rows.topics}
-        free = asyncio.Semaphore(MAX_CONCURRENT_LANES)
 
         async def send_lane(lane: Lane) -> None:
-            async with free:
-                for frame in lane.frames:
-                    await self._deliver(frame, lane.queue)
+            for frame in lane.frames:
+                await self._deliver(frame, lane.queue)
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for lane in lanes(rows, queues):
-                    tasks.create_task(send_lane(lane))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        await call_concurrently(send_lane, lanes(rows, queues), MAX_CONCURRENT_LANES)
 
     async def _queue_count(self, topic: str) -> int:
         name = self._sender.packer.template(topic).topic

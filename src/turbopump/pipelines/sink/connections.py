@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from turbopump.client import background
-from turbopump.client.admin.calls import Unreachable
+from turbopump.client.admin.calls import ServerUnreachable
 from turbopump.client.errors import SendFailed, TopicNotFound
 from turbopump.runtime.clock import Clock
 
@@ -72,7 +72,7 @@ async def retry_while_unavailable(ask: Callable[[], Awaitable[T]], patience_s: f
             left_s = min(patience_s, TOPIC_PATIENCE_S) - (clock.monotonic() - began)
             if left_s <= RETRY_PAUSE_S:
                 raise
-        except (Unreachable, SendFailed):
+        except (ServerUnreachable, SendFailed):
             left_s = patience_s - (clock.monotonic() - began)
             if left_s <= RETRY_PAUSE_S:
                 raise

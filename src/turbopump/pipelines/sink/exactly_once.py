@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from turbopump.client import background
-from turbopump.client.admin.calls import Unreachable
+from turbopump.client.admin.calls import ServerUnreachable
 from turbopump.client.namespace import wrap
 from turbopump.client.produce.ledger import (
     MAX_FRAME_BYTES,
@@ -245,7 +245,7 @@ def decide(sink: SinkOptions, ledger: Ledger, batch: int, written: Sequence[Writ
 
 def end(ledger: Ledger, batch: int) -> None:
     """Commits a decided batch's messages at once. Ignores failures: brokers would do it later in any case."""
-    with contextlib.suppress(Unreachable, Refused):
+    with contextlib.suppress(ServerUnreachable, Refused):
         background.run(ledger.end(batch))
 
 

@@ -7,11 +7,11 @@ are ignored, a missing or null field has Java's default, and a value may have an
 readers accept that (`lenient.py`).
 """
 
-from turbopump.protocol.bodies.base import MAX_DIALECT_BYTES, Body, DialectBody, MessageQueue, decode
+from turbopump.protocol.bodies.base import MAX_DIALECT_BYTES, Body, DialectBody, WireQueue, decode
 from turbopump.protocol.bodies.clients import (
     BloomFilterData,
     CheckClientRequestBody,
-    Connection,
+    ClientConnection,
     ConsumerConnection,
     ConsumerData,
     ConsumerFilterData,
@@ -93,8 +93,8 @@ from turbopump.protocol.bodies.routes import (
 )
 from turbopump.protocol.bodies.running import (
     ConsumeMessageDirectlyResult,
+    ConsumeRates,
     ConsumerRunningInfo,
-    ConsumeStatus,
     PopProcessQueueInfo,
     ProcessQueueInfo,
 )
@@ -120,13 +120,13 @@ __all__ = [
     "BrokerStatsData",
     "BrokerStatsItem",
     "CheckClientRequestBody",
+    "ClientConnection",
     "ClusterInfo",
-    "Connection",
     "ConsumeMessageDirectlyResult",
     "ConsumeQueueData",
+    "ConsumeRates",
     "ConsumeStats",
     "ConsumeStatsList",
-    "ConsumeStatus",
     "ConsumerConnection",
     "ConsumerData",
     "ConsumerFilterData",
@@ -154,7 +154,6 @@ __all__ = [
     "KVTable",
     "LockBatchRequestBody",
     "LockBatchResponseBody",
-    "MessageQueue",
     "MessageQueueAssignment",
     "MessageRequestModeTable",
     "OffsetWrapper",
@@ -192,5 +191,6 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "UserInfo",
+    "WireQueue",
     "decode",
 ]

@@ -56,7 +56,7 @@ class DialectBody(Body):
 
 
 @total_ordering
-class MessageQueue(dialect.AsObject):
+class WireQueue(dialect.AsObject):
     """One queue of a topic on a broker. Also a key of maps, where Java writes the object itself."""
 
     __slots__ = ("brokerName", "queueId", "topic")
@@ -67,15 +67,15 @@ class MessageQueue(dialect.AsObject):
         self.topic = topic
 
     def __repr__(self) -> str:
-        return f"MessageQueue({self.brokerName!r}, {self.queueId}, {self.topic!r})"
+        return f"WireQueue({self.brokerName!r}, {self.queueId}, {self.topic!r})"
 
     def __hash__(self) -> int:
         return hash((self.topic, self.brokerName, self.queueId))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, MessageQueue) and self._order() == other._order()
+        return isinstance(other, WireQueue) and self._order() == other._order()
 
-    def __lt__(self, other: "MessageQueue") -> bool:
+    def __lt__(self, other: "WireQueue") -> bool:
         return self._order() < other._order()
 
     def _order(self) -> tuple[str, str, int]:
@@ -112,7 +112,7 @@ def new(kind: Any) -> Any:
 
 
 def _write_custom(value: Any) -> Any:
-    if isinstance(value, MessageQueue):
+    if isinstance(value, WireQueue):
         return value.to_wire()
     raise NotImplementedError(type(value))
 
@@ -122,12 +122,12 @@ def _read_custom(kind: type[Any], value: Any) -> Any:
 
     The text may have an older form.
     """
-    if kind is not MessageQueue:
+    if kind is not WireQueue:
         raise NotImplementedError(kind)
     if isinstance(value, str):
         value = msgspec.json.decode(value)
     fields = msgspec.convert(repaired(_QueueFields, value), _QueueFields, strict=False)
-    return MessageQueue(fields.brokerName, fields.queueId, fields.topic)
+    return WireQueue(fields.brokerName, fields.queueId, fields.topic)
 
 
 to_json = msgspec.json.Encoder(enc_hook=_write_custom).encode

@@ -96,7 +96,7 @@ class ConsumerListBody(Body):
     consumerIdList: list[str] = empty_list()
 
 
-class Connection(Body):
+class ClientConnection(Body):
     clientAddr: str = always("")
     clientId: str = always("")
     language: str = always("JAVA")
@@ -106,7 +106,7 @@ class Connection(Body):
 class ConsumerConnection(Body):
     """Answer to request 203: clients and subscriptions of a group. Apache's tools expect every field."""
 
-    connectionSet: list[Connection] = empty_list()
+    connectionSet: list[ClientConnection] = empty_list()
     consumeFromWhere: str = always("CONSUME_FROM_LAST_OFFSET")
     consumeType: str = always("CONSUME_PASSIVELY")
     messageModel: str = always("CLUSTERING")
@@ -114,11 +114,11 @@ class ConsumerConnection(Body):
 
 
 class ProducerConnection(Body):
-    connectionSet: list[Connection] = empty_list()
+    connectionSet: list[ClientConnection] = empty_list()
 
 
 class ProducerInfo(Body):
-    """A connected producer. `remoteIP` has a leading slash, `Connection.clientAddr` has none."""
+    """`remoteIP` has a leading slash, `ClientConnection.clientAddr` has none."""
 
     clientId: str = always("")
     language: str = always("JAVA")

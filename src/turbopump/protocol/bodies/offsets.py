@@ -1,6 +1,6 @@
 """Bodies about offsets, and statistics of topics, groups and brokers."""
 
-from turbopump.protocol.bodies.base import Body, DialectBody, MessageQueue, always, empty_list, empty_map, new
+from turbopump.protocol.bodies.base import Body, DialectBody, WireQueue, always, empty_list, empty_map, new
 from turbopump.protocol.bodies.clients import SubscriptionData
 from turbopump.protocol.bodies.topics import DataVersion
 from turbopump.protocol.headers.base import I32, I64
@@ -27,7 +27,7 @@ class TopicOffset(Body):
 
 
 class TopicStatsTable(DialectBody):
-    offsetTable: dict[MessageQueue, TopicOffset] = empty_map()
+    offsetTable: dict[WireQueue, TopicOffset] = empty_map()
     topicPutTps: float | None = None
 
 
@@ -40,7 +40,7 @@ class OffsetWrapper(Body):
 
 class ConsumeStats(DialectBody):
     consumeTps: float = always(0.0)
-    offsetTable: dict[MessageQueue, OffsetWrapper] = empty_map()
+    offsetTable: dict[WireQueue, OffsetWrapper] = empty_map()
 
 
 class ConsumeStatsList(DialectBody):
@@ -65,7 +65,7 @@ class BrokerStatsData(Body):
 class ResetOffsetBody(DialectBody):
     """New offsets of queues, written with bare object keys and no blanks: Go clients read nothing else."""
 
-    offsetTable: dict[MessageQueue, I64] = empty_map()
+    offsetTable: dict[WireQueue, I64] = empty_map()
 
 
 class QueueOffset(Body):
@@ -80,8 +80,8 @@ class ResetOffsetBodyForC(Body):
 
 
 class GetConsumerStatusBody(DialectBody):
-    consumerTable: dict[str, dict[MessageQueue, I64]] = empty_map()
-    messageQueueTable: dict[MessageQueue, I64] = empty_map()
+    consumerTable: dict[str, dict[WireQueue, I64]] = empty_map()
+    messageQueueTable: dict[WireQueue, I64] = empty_map()
 
 
 class QueryCorrectionOffsetBody(DialectBody):
@@ -94,7 +94,7 @@ class QueueTimeSpan(Body):
     delayTime: I64 = always(0)
     maxTimeStamp: I64 = always(0)
     maxTimeStampStr: str | None = None
-    messageQueue: MessageQueue | None = None
+    messageQueue: WireQueue | None = None
     minTimeStamp: I64 = always(0)
     minTimeStampStr: str | None = None
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from turbopump.protocol.bodies.base import Body, MessageQueue, always, empty_list, empty_map
+from turbopump.protocol.bodies.base import Body, WireQueue, always, empty_list, empty_map
 from turbopump.protocol.bodies.clients import MessageModel
 from turbopump.protocol.bodies.lenient import java_enum
 from turbopump.protocol.headers.base import I32, I64
@@ -13,7 +13,7 @@ MessageRequestMode = Annotated[str, java_enum("PULL", "POP")]
 class LockBatchRequestBody(Body):
     clientId: str = always("")
     consumerGroup: str = always("")
-    mqSet: list[MessageQueue] = empty_list()
+    mqSet: list[WireQueue] = empty_list()
     onlyThisBroker: bool | None = None
 
 
@@ -22,7 +22,7 @@ class UnlockBatchRequestBody(LockBatchRequestBody):
 
 
 class LockBatchResponseBody(Body):
-    lockOKMQSet: list[MessageQueue] = empty_list()
+    lockOKMQSet: list[WireQueue] = empty_list()
 
 
 class QueryAssignmentRequestBody(Body):
@@ -35,7 +35,7 @@ class QueryAssignmentRequestBody(Body):
 
 class MessageQueueAssignment(Body):
     attachments: dict[str, str] | None = None
-    messageQueue: MessageQueue | None = None
+    messageQueue: WireQueue | None = None
     mode: str = always("PULL")
 
 

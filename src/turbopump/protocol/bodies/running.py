@@ -1,6 +1,6 @@
 """Bodies about a running consumer: its state, as it reports it."""
 
-from turbopump.protocol.bodies.base import Body, DialectBody, MessageQueue, always, empty_list, empty_map
+from turbopump.protocol.bodies.base import Body, DialectBody, WireQueue, always, empty_list, empty_map
 from turbopump.protocol.bodies.clients import SubscriptionData
 from turbopump.protocol.headers.base import I32, I64
 
@@ -30,7 +30,7 @@ class PopProcessQueueInfo(Body):
     waitAckCount: I32 = always(0)
 
 
-class ConsumeStatus(Body):
+class ConsumeRates(Body):
     consumeFailedMsgs: I64 = always(0)
     consumeFailedTPS: float = always(0.0)
     consumeOKTPS: float = always(0.0)
@@ -41,10 +41,10 @@ class ConsumeStatus(Body):
 
 class ConsumerRunningInfo(DialectBody):
     jstack: str | None = None
-    mqPopTable: dict[MessageQueue, PopProcessQueueInfo] | None = None
-    mqTable: dict[MessageQueue, ProcessQueueInfo] = empty_map()
+    mqPopTable: dict[WireQueue, PopProcessQueueInfo] | None = None
+    mqTable: dict[WireQueue, ProcessQueueInfo] = empty_map()
     properties: dict[str, str] = empty_map()
-    statusTable: dict[str, ConsumeStatus] = empty_map()
+    statusTable: dict[str, ConsumeRates] = empty_map()
     subscriptionSet: list[SubscriptionData] = empty_list()
     userConsumerInfo: dict[str, str] | None = None
 
