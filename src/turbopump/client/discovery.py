@@ -58,9 +58,10 @@ def _check_names(settings: Mapping[str, Any], where: str = "") -> None:
 def name_servers(
     given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None, domain: str = ""
 ) -> tuple[str, ...]:
-    """Returns the given, else configured, else NAMESRV_ADDR addresses; empty: ask `domain` over HTTP.
+    """Returns the given, configured or NAMESRV_ADDR addresses; else 127.0.0.1:9876, or () given `domain`.
 
-    Without a domain the last resort is 127.0.0.1:9876.
+    The first of the three that is set counts. No request is made: after () the caller asks the HTTP endpoint
+    of the domain.
     """
     known = os.environ if environment is None else environment
     sources = (given, defaults(environment).get(NAME_SERVERS), known.get(ADDRESS_VARIABLE))

@@ -26,9 +26,10 @@ def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
 
 
 def past_ms(when: Time, now_ms: int, name: str = "when") -> int:
-    """Returns a time as milliseconds since 1970. Raises InvalidArgument for a timedelta into the future.
+    """Returns ms since 1970 as `time_ms` does; raises InvalidArgument also for a positive (future) timedelta.
 
-    For reading stored messages: a time in the future would skip all of them.
+    Absolute times are not compared with now. For reading stored messages: a time in the future would skip all
+    of them.
     """
     if isinstance(when, timedelta) and when > timedelta():
         raise InvalidArgument(f"{name} must not lie in the future, got {when!r}: write -{when!r}")

@@ -139,7 +139,7 @@ class Dispatcher:
             self.loop.call_later(seconds, self._put_slice)
 
     def put_keys(self, limit: int) -> None:
-        """Puts waiting keys of up to `limit` messages into the index; after OSError they keep waiting."""
+        """Indexes the waiting keys of up to `limit` messages. Raises OSError; the keys then keep waiting."""
         waiting = self._appender.keys
         if self._index is None or not waiting:
             return

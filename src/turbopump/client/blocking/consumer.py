@@ -208,7 +208,7 @@ class Consumer(Running[AsyncConsumer]):
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
-        """Registers a callback for changes of the topic's queues that this consumer gets.
+        """Registers a callback, called when this consumer gets or loses queues of the topic in a rebalance.
 
         `callback(topic, queues, mine)` gets all readable queues and those of this consumer; it may be `def`
         (it runs in a thread) or `async def`.
