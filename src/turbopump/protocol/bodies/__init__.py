@@ -83,6 +83,7 @@ from turbopump.protocol.bodies.queues import (
     UnlockBatchRequestBody,
 )
 from turbopump.protocol.bodies.registration import RegisterBrokerBody
+from turbopump.protocol.bodies.replicas import ReplicaStatus, SlaveStatus
 from turbopump.protocol.bodies.routes import (
     BrokerData,
     BrokerMemberGroup,
@@ -173,10 +174,12 @@ __all__ = [
     "QueueOffset",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "ReplicaStatus",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
     "SetMessageRequestModeRequestBody",
     "SimpleSubscriptionData",
+    "SlaveStatus",
     "SubscriptionData",
     "SubscriptionGroupConfig",
     "SubscriptionGroupWrapper",

@@ -27,6 +27,7 @@ class LedgerSendRequest(Header):
 class LedgerSendResponse(Header):
     count: I32
     durability: str = "memory"
+    replicas: I32 = 1
 
 
 class LedgerReadRequest(Header):
