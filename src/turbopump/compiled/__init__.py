@@ -13,6 +13,7 @@ There are no sockets and no state here.
     crc32.c         ... the checksum of its body
     answers.c       ... and its answer
     index_keys.c    keys to be added to the index: twin of `store/dispatch.py` and `store/index.py`
+    copied.c        records that a slave has copied: twin of `store/scan.py` and `store/dispatch.py`
     attributes.c    reading and setting attributes of Python's objects
     twins.c         the module
 """
@@ -43,8 +44,9 @@ class Rules(TypedDict):
     targets: dict[str, list[Any]]  # topic -> queues; sends to other topics are not plain
     not_plain: tuple[bytes, ...]  # properties that need special handling
     added: bytes  # appended to the properties of each message
-    hurried: tuple[bytes, ...]  # parts of the answer to a send that does not wait for flush and replica,
-    waited: tuple[bytes, ...]  # and to one that does
+    hurried: tuple[bytes, ...]  # parts of the answer to a send that does not wait for flush and replica; ():
+    # such sends are not plain
+    waited: tuple[bytes, ...]  # parts of the answer to a send that waits
     max_message_size: int
     max_frame: int
 
@@ -111,6 +113,8 @@ class GroupAppender(Protocol):
 
 
 PutKeys = Callable[..., tuple[int, int, int, int, int]]
+DispatchCopied = Callable[..., tuple[int, int, int]]
+"""Returns the position behind the last plain record, its log offset (-1: there was none) and store time."""
 
 
 class Twins(NamedTuple):
@@ -119,6 +123,7 @@ class Twins(NamedTuple):
     plain_sends: Callable[..., PlainSends]
     groups: Callable[..., GroupAppender]
     put_keys: PutKeys
+    dispatch_copied: DispatchCopied
 
 
 def twins() -> Twins | None:
@@ -129,4 +134,4 @@ def twins() -> Twins | None:
         from turbopump.compiled import _twins
     except ImportError:
         return None
-    return Twins(_twins.PlainSends, _twins.Groups, _twins.put_keys)
+    return Twins(_twins.PlainSends, _twins.Groups, _twins.put_keys, _twins.dispatch_copied)

@@ -47,3 +47,16 @@ def put_keys(
     repeat_offset: int,
     /,
 ) -> tuple[int, int, int, int, int]: ...
+def dispatch_copied(
+    buffer: mmap | bytearray,
+    start: int,
+    position: int,
+    limit: int,
+    check_crc: bool,
+    named: dict[tuple[bytes, int], Any],
+    dirty: dict[Any, None],
+    keys: list[Any],
+    arrivals: compiled.Arrivals | None,
+    not_plain: tuple[bytes, ...],
+    /,
+) -> tuple[int, int, int]: ...

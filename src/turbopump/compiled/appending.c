@@ -170,26 +170,25 @@ static void put_record(uint8_t *at, size_t size, const Append *append, const Lan
     put_span(at, message->added);
 }
 
-/* For the index: queue, log offset, store time, unique key, keys. */
-static int add_keys(Append *append, const Lane *lane, const Message *message, int64_t physical)
+int add_keys(PyObject *waiting, const Lane *lane, int64_t physical, PyObject *time, Span unique_key, Span keys)
 {
     PyObject *offset = PyLong_FromLongLong(physical), *row = NULL;
-    PyObject *unique_key = text_of(message->unique_key), *keys = text_of(message->keys);
+    PyObject *unique_text = text_of(unique_key), *keys_text = text_of(keys);
     int done = -1;
-    if (offset != NULL && unique_key != NULL && keys != NULL &&
-        (row = PyTuple_Pack(5, lane->queue, offset, append->now, unique_key, keys)) != NULL)
-        done = PyList_Append(append->parts.keys, row);
+    if (offset != NULL && unique_text != NULL && keys_text != NULL &&
+        (row = PyTuple_Pack(5, lane->queue, offset, time, unique_text, keys_text)) != NULL)
+        done = PyList_Append(waiting, row);
     Py_XDECREF(offset);
-    Py_XDECREF(unique_key);
-    Py_XDECREF(keys);
+    Py_XDECREF(unique_text);
+    Py_XDECREF(keys_text);
     Py_XDECREF(row);
     return done;
 }
 
-static int add_entry(Append *append, const Lane *lane, int32_t tags_code, int64_t physical, size_t size)
+int add_entry(PyObject *dirty, const Lane *lane, int32_t tags_code, int64_t physical, size_t size)
 {
     Py_ssize_t before = PyByteArray_GET_SIZE(lane->tail);
-    if (before == 0 && PyDict_SetItem(append->parts.dirty, lane->queue, Py_None) < 0)
+    if (before == 0 && PyDict_SetItem(dirty, lane->queue, Py_None) < 0)
         return -1;
     if (PyByteArray_Resize(lane->tail, before + ENTRY_SIZE) < 0)
         return -1;
@@ -200,17 +199,17 @@ static int add_entry(Append *append, const Lane *lane, int32_t tags_code, int64_
     return 0;
 }
 
-static int add_arrival(const Append *append, const Lane *lane, int32_t tags_code)
+int add_arrival(PyObject *arrivals, const Lane *lane, int32_t tags_code)
 {
     PyObject *row = Py_BuildValue("OLi", lane->queue, (long long)(lane->next_offset + 1), (int)tags_code);
     if (row == NULL)
         return -1;
-    int done = PyList_Append(append->arrivals, row);
+    int done = PyList_Append(arrivals, row);
     Py_DECREF(row);
     return done;
 }
 
-static void drop_last(PyObject *list)
+void drop_last(PyObject *list)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -222,11 +221,11 @@ int add_message(Append *append, Lane *lane, const Message *message)
 {
     int64_t physical = append->base + append->position;
     size_t size = size_of(lane, message);
-    if (append->arrivals != Py_None && add_arrival(append, lane, message->tags_code) < 0)
+    if (append->arrivals != Py_None && add_arrival(append->arrivals, lane, message->tags_code) < 0)
         return -1;
-    if (add_keys(append, lane, message, physical) < 0)
+    if (add_keys(append->parts.keys, lane, physical, append->now, message->unique_key, message->keys) < 0)
         return -1;
-    if (add_entry(append, lane, message->tags_code, physical, size) < 0) {
+    if (add_entry(append->parts.dirty, lane, message->tags_code, physical, size) < 0) {
         drop_last(append->parts.keys);
         return -1;
     }

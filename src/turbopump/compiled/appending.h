@@ -72,4 +72,15 @@ size_t size_of(const Lane *lane, const Message *message);
 /* Writes record, entry and keys of a message that fits. -1: an exception is set, nothing was written. */
 int add_message(Append *append, Lane *lane, const Message *message);
 
+/* The parts of `add_message` that a record needs which is in the log already. -1: an exception is set. */
+
+/* For the index: queue, log offset, store time, unique key, keys. */
+int add_keys(PyObject *waiting, const Lane *lane, int64_t physical, PyObject *time, Span unique_key, Span keys);
+/* An entry at the end of the queue's tail. */
+int add_entry(PyObject *dirty, const Lane *lane, int32_t tags_code, int64_t physical, size_t size);
+/* For waiting pulls: queue, next offset, tag code. */
+int add_arrival(PyObject *arrivals, const Lane *lane, int32_t tags_code);
+/* Takes the last row back. Called with an exception set. */
+void drop_last(PyObject *list);
+
 #endif

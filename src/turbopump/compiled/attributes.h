@@ -9,7 +9,7 @@
 
 #define ATTRIBUTES(X) \
     X(at) X(base) X(blocked) X(buffer) X(bytes) X(is_plain) X(last_physical) X(last_record) X(last_timestamp) X(limit) \
-    X(messages) X(next_offset) X(offset) X(position) X(put_bytes) X(queue_id) X(root) X(store_host) X(tail) \
+    X(max_offset) X(messages) X(next_offset) X(offset) X(position) X(put_bytes) X(queue_id) X(root) X(store_host) X(tail) \
     X(topic_field) X(topic_hash) X(touch) X(touched)
 
 #define FIELD(name) PyObject *name;

@@ -166,6 +166,8 @@ static int take_one(PlainSends *self, Event *event, Span header, Span body)
 {
     Send message = {.body = body};
     int done = read_message(self, header, &message);
+    if (done > 0 && !message.pairs.waits && PyTuple_GET_SIZE(self->hurried) == 0)
+        return 0; /* its answer must not wait for those of the others */
     if (done > 0 && event->append.log.obj == NULL)
         done = open_event(event);
     if (done <= 0)
@@ -277,7 +279,8 @@ static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *named)
             &given.not_plain, &given.added, &PyTuple_Type, &given.hurried, &PyTuple_Type, &given.waited,
             &given.max_message_size, &given.max_frame))
         return NULL;
-    if (check_bytes(given.not_plain) < 0 || check_parts(given.hurried) < 0 || check_parts(given.waited) < 0)
+    if (check_bytes(given.not_plain) < 0 || check_parts(given.waited) < 0 ||
+        (PyTuple_GET_SIZE(given.hurried) > 0 && check_parts(given.hurried) < 0))
         return NULL;
     PlainSends *self = (PlainSends *)type->tp_alloc(type, 0);
     if (self == NULL)

@@ -25,6 +25,7 @@ static int fill(PyObject *module)
 
 static PyMethodDef functions[] = {
     {"put_keys", put_keys, METH_VARARGS, "The twin of `Index.put_many` and `hashed`; see `IndexFile.put_keys`."},
+    {"dispatch_copied", dispatch_copied, METH_VARARGS, "The twin of `ReplicaLog.dispatch` for plain records."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,5 +9,6 @@ extern PyType_Spec plain_sends_spec;
 extern PyType_Spec groups_spec;
 
 PyObject *put_keys(PyObject *module, PyObject *arguments);
+PyObject *dispatch_copied(PyObject *module, PyObject *arguments);
 
 #endif
