@@ -167,6 +167,28 @@ class CommitLog:
         self.position = 0
         self._write_to(self.files.append_file(self.base))
 
+    def copy_in(self, data: memoryview) -> None:
+        """Appends bytes of another broker's log as they are, across the ends of files too.
+
+        Raises OSError when the next file cannot be made; what was copied before it stays.
+        """
+        at = 0
+        while at < len(data):
+            if self.limit < 0 or self.position == self.file_size:
+                self._copy_on_in(self.base if self.limit < 0 else self.base + self.file_size)
+            size = min(len(data) - at, self.file_size - self.position)
+            end = self.position + size
+            if end > self.touched:
+                self.touch(end)
+            self.buffer[self.position : end] = data[at : at + size]
+            self.position = end
+            at += size
+
+    def _copy_on_in(self, start: int) -> None:
+        mapped = self.files.append_file(start)
+        self.base, self.position = start, 0
+        self._write_to(mapped)
+
     def wants_next(self, at_once: bool = False) -> int | None:
         """Returns the start offset of the file that a thread should create ahead now; None: not needed."""
         start = self.base if self.limit < 0 else self.base + self.file_size
@@ -278,6 +300,13 @@ class CommitLog:
             self._clear(self.files.mapped(start), begin, end)
         return kept
 
+    def shorten(self, offset: int) -> None:
+        """Removes the incomplete record at the end of a log that is copied, durably."""
+        assert self.base <= offset <= self.end, "only the last record can be incomplete"
+        self._clear(self.files.mapped(self.base), offset - self.base, self.position)
+        self.position = offset - self.base
+        self.synced = min(self.synced, offset)
+
     def _holds_data(self, start: int) -> bool:
         return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
 
@@ -299,7 +328,7 @@ class CommitLog:
                 found = piece.find(magic)
                 while found >= 0:
                     position = at + found - MAGIC_AT
-                    if position > begin and self._is_record(buffer, start, position):
+                    if position >= begin and self._is_record(buffer, start, position):
                         return True
                     found = piece.find(magic, found + 1)
         return False

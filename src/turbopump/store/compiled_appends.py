@@ -66,4 +66,6 @@ class CompiledAppends:
                 for queue, next_offset, tags_code in arrivals:
                     arrived(queue, next_offset, tags_code)
             dispatcher.keys_waiting()
+            if dispatcher.on_growth is not None:
+                dispatcher.on_growth()
         return taken

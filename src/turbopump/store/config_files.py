@@ -21,6 +21,8 @@ class ConfigFiles:
     """Loads and saves the files of `config/`."""
 
     def __init__(self, directory: str, disk: Disk) -> None:
+        self.on_saved: Callable[[str, bytes], None] | None = None
+        """Called with name and contents after each save, in the thread that saves."""
         self._directory = directory
         self._disk = disk
 
@@ -54,6 +56,16 @@ class ConfigFiles:
             self._disk.rename(path, f"{path}.bak")
         self._disk.rename(f"{path}.tmp", path)
         self._disk.sync_dir(self._directory)
+        if self.on_saved is not None:
+            self.on_saved(name, data)
+
+    def remove(self, name: str) -> None:
+        """Removes a file with its earlier contents, durably: it must not be loaded again."""
+        for candidate in (f"{name}.bak", f"{name}.tmp", name):  # a crash on the way leaves the newest
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(self._path(candidate))
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.sync_dir(self._directory)
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

@@ -15,6 +15,7 @@ class Reason(Enum):
     """Why the store does not accept messages, most important first."""
 
     STOPPED = "the message store has been shut down"
+    SLAVE = "this broker is a slave; only its master writes to it"
     SYNC_FAILED = "the last sync of the commit log failed"
     DISK_FULL = "the broker's disk is full"
     NO_ROOM = "no room for the next commit log file"
@@ -64,6 +65,12 @@ class Flags:
         return next((reason for reason in Reason if reason in self._details), None)
 
     @property
+    def fault(self) -> str | None:
+        """Why the store cannot be written to, even by a master; None when it can. A slave has no fault."""
+        reason = next((one for one in Reason if one in self._details and one is not Reason.SLAVE), None)
+        return None if reason is None else self._refusal(reason).remark
+
+    @property
     def reason(self) -> str | None:
         """The text that refused senders get; None when the store can be written to."""
         return self.refusal().remark if self.blocked else None
@@ -72,6 +79,9 @@ class Flags:
         """Returns the error to raise to a sender, for the most important reason; only while `blocked`."""
         reason = self.first
         assert reason is not None, "nothing blocks writing"
+        return self._refusal(reason)
+
+    def _refusal(self, reason: Reason) -> Refused:
         if reason in (Reason.BUSY, Reason.POOL_EMPTY):
             return SystemBusy(reason.value)
         words = f"{reason.value} {self._details[reason]}".rstrip()

@@ -105,6 +105,15 @@ class MessageLog:
     def on_arrival(self, arrived: Arrival | None) -> None:
         self._dispatcher.on_arrival = arrived
 
+    @property
+    def on_growth(self) -> Callable[[], None] | None:
+        """Called after each append, for those that copy the log."""
+        return self._dispatcher.on_growth
+
+    @on_growth.setter
+    def on_growth(self, grown: Callable[[], None] | None) -> None:
+        self._dispatcher.on_growth = grown
+
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
         """Appends all messages and returns where each is, or raises Refused; `together`: in one log file."""
         if self._lights is not None:
@@ -125,6 +134,8 @@ class MessageLog:
             dispatcher.keys_waiting()
         elif self._syncs_each:
             self._flusher.want(self._log.end)
+        if dispatcher.on_growth is not None:
+            dispatcher.on_growth()
         return appended
 
     def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:

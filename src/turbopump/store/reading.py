@@ -66,6 +66,8 @@ class GetResult(msgspec.Struct, gc=False):
     chunks: list[bytes | bytearray] = []
     count: int = 0
     size: int = 0
+    is_old: bool = False
+    """Whether the last message that was looked at is too old to be in memory: the reader is far behind."""
 
     @property
     def body(self) -> bytes:
@@ -81,6 +83,11 @@ class QueueReader:
         self._workers = workers
         self.written_from = 0
         """Records from this log offset on were written by this process, so they are usually in memory."""
+        self.keeps_offsets = False
+        """Whether a reader outside of a queue is left where it is, because this store may lack messages.
+
+        So on a slave: what it does not have yet, or has not any more, may be on its master.
+        """
         self.configure(config)
 
     def configure(self, config: StoreConfig) -> None:
@@ -111,7 +118,7 @@ class QueueReader:
         low, high = queue.min_offset, queue.max_offset
         outside = _outside(offset, low, high)
         if outside is not None:
-            return GetResult(outside[0], outside[1], low, high)
+            return GetResult(outside[0], offset if self.keeps_offsets else outside[1], low, high)
         hot, cold = self._limits(bulk_bytes)
         if isinstance(queue, BatchQueue):
             hot, cold = _narrowed(hot, max_bytes, hot[1]), _narrowed(cold, max_bytes, cold[1])
@@ -164,6 +171,7 @@ class QueueReader:
                 break
             if looked_at > MATCHED_BYTES:
                 break
+            found.is_old = not self.is_hot(physical)
             if accepts is None or accepts(tags_code):
                 looked_at += size
                 if not may_wait and (missing := self.missing([(physical, size)])):
@@ -333,7 +341,7 @@ class QueueReader:
             chunks.append(buffer[begin - base : end - base])
         if count:
             status = GetStatus.FOUND
-        return GetResult(status, offset, bounds[0], bounds[1], chunks, count, total)
+        return GetResult(status, offset, bounds[0], bounds[1], chunks, count, total, is_cold)
 
 
 def fetch(disk: Disk, places: list[tuple[str, int, int]]) -> None:

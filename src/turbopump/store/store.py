@@ -12,6 +12,7 @@
     retention   deletes expired files                                                    retention.py
     upkeep      checkpoints, removals, writing out of queues                             upkeep.py
     delays      the delay levels                                                         delays.py
+    replica     on a slave: copies the log of the master                                 replica_log.py
 
 `commit_log` and `index` are the files below `log` and `queries`; tests look at them, the broker does not. One
 event loop owns all of it: what may wait for the disk is a coroutine, everything else returns at once, except
@@ -45,6 +46,7 @@ from turbopump.store.queue_files import ANY
 from turbopump.store.queues import ConsumeQueues
 from turbopump.store.reading import QueueReader
 from turbopump.store.recovery import Recovered, Recovery
+from turbopump.store.replica_log import ReplicaLog
 from turbopump.store.retention import Retention
 from turbopump.store.times import MessageTimes
 from turbopump.store.upkeep import MaintainedParts, Upkeep
@@ -107,6 +109,7 @@ class Store:
             self._dispatcher,
             clock,
         )
+        self.replica = ReplicaLog(self.commit_log, self._dispatcher, self.flusher, self.flags, config)
         self.reader = QueueReader(self.commit_log, config, disk, workers)
         self.queries = KeyQueries(self.log, self.index, self._dispatcher, config)
         self.times = MessageTimes(self.commit_log, disk, workers)
@@ -235,8 +238,10 @@ class Store:
         self._dispatcher.loop = None
         try:
             await self.flusher.stop()
+            # Only now: a sync that is under way would report the end of a record that is removed here.
+            is_whole = self.replica.finish() if self.flags.is_set(Reason.SLAVE) else True
             self._dispatcher.advance(self.commit_log.synced)
-            if self.commit_log.synced == self.commit_log.end:
+            if is_whole and self.commit_log.synced == self.commit_log.end:
                 self.upkeep.take_checkpoint_now()
                 self.commit_log.files.drop_ahead()
                 self.upkeep.mark_stopped()

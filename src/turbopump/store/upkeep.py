@@ -104,6 +104,8 @@ class Upkeep:
         self._log.commit()
         self._flags.clear(Reason.POOL_EMPTY)
         self._dispatcher.advance(self._log.committed)
+        if self._dispatcher.on_growth is not None:
+            self._dispatcher.on_growth()
 
     async def make_next_file(self) -> None:
         """Creates the next log file ahead, in a worker thread, if it is time to; ignores OSError.
@@ -350,6 +352,28 @@ class Upkeep:
             kept = log.cut(end, self._config.set_aside_dir)
             log.start_at(end)
             self._flusher.log_was_cut(end)
+            self._dispatcher.start_after_cut()
+        return kept
+
+    async def set_log_aside(self) -> list[str]:
+        """Moves all files of the log to `set-aside`, and removes queues and index; returns the files.
+
+        For a slave whose master has deleted everything that would continue this log. Nothing may append
+        meanwhile. Afterwards the log is empty and may begin at any file.
+        """
+        log = self._log
+        async with self._one_at_a_time:
+            await self._flusher.wait_durable(log.end)
+            self.disown_checkpoint()
+            log.files.drop_ahead()
+            self._queues.clear()
+            if self._index is not None:
+                self._index.truncate(0)
+            kept = [
+                log.files.set_aside(start, self._config.set_aside_dir) for start in reversed(log.files.starts)
+            ]
+            log.start_at(0)
+            self._flusher.log_was_cut(0)
             self._dispatcher.start_after_cut()
         return kept
 
