@@ -1,0 +1,455 @@
+"""The master's side of the HA port: sends the log to slaves as it grows, and takes their reports.
+
+In: connections of slaves, Apache's or ours, and the notice that the log has grown. Out: parts of the log, and
+reports for `copies.py`. A slave that reports more than this log has, or that `admit` finds to hold other
+records, is disconnected with one log line, and nothing that it reports counts. Which messages wait for
+slaves, and what they are answered, is not known here.
+
+    Apache's slave    first report = where it goes on; 0: at the start of the last file. Then `admit` is asked
+    ours              a greeting = where it goes on. It has compared its log with this one before
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from turbopump.protocol import ha
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.replication.copies import Copies
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Listener, Network
+from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+MAX_SLAVES = 64  # connections of slaves; each may cost as much sending as a consumer of everything
+OWN_PART = 256 << 10  # bytes in one part to a slave of ours
+BUFFER_BYTES = 1 << 20  # that a connection holds unsent before the pump waits for it
+PARTS_PER_TURN = 16  # sent to one slave before the loop serves others
+TICK_S = 1.0
+MAX_ENDS = 3600  # ends of the log that are remembered, one for each tick: an hour
+REFUSED_INTERVAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRules:
+    """Settings of the master's side."""
+
+    heartbeat_s: float = 5.0
+    housekeeping_s: float = 20.0
+    """A connection that sent nothing for this time is closed."""
+    part_bytes: int = 32 << 10
+    """Greatest part that is sent to an Apache slave."""
+
+
+class SentLog(Protocol):
+    """The log that is sent."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def end(self) -> int:
+        """Offset behind the last record that slaves may have."""
+
+    @property
+    def file_size(self) -> int: ...
+    def missing(self, begin: int, size: int) -> list[tuple[str, int, int]]:
+        """Returns what has to be read from the disk before `slice` does not block."""
+
+    async def fetch(self, places: list[tuple[str, int, int]]) -> None: ...
+    def slice(self, begin: int, end: int) -> bytes:
+        """Returns a part of one file."""
+
+
+Table = tuple[str, bytes, int]
+"""Name and contents of a table, and the offset up to which a slave must have been sent the log before it."""
+
+Admit = Callable[["SlaveConnection", int], Awaitable[str | None]]
+"""Asked about an Apache slave and the end of its log: why it is no copy; None: it may be one."""
+
+
+async def admit_all(connection: "SlaveConnection", end: int) -> str | None:
+    """Admits every slave, whatever it holds."""
+    return None
+
+
+class Master:
+    """Listens for slaves and keeps each of them up to date."""
+
+    def __init__(
+        self,
+        sent: SentLog,
+        copies: Copies,
+        network: Network,
+        clock: Clock,
+        rules: MasterRules,
+        run: int,
+        admit: Admit = admit_all,
+        tables: Callable[[], Iterable[Table]] = tuple,
+    ) -> None:
+        """`run`: a number of this process; `tables`: what a slave of ours gets when it comes."""
+        self.copies = copies
+        self.run = run
+        self.rules = rules
+        self.connections: dict[SlaveConnection, None] = {}
+        """The connections of slaves, in the order in which they came."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a slave connects, begins to count, or is gone."""
+        self._sent = sent
+        self._network = network
+        self._clock = clock
+        self._admit = admit
+        self._tables = tables
+        self._listener: Listener | None = None
+        self._tasks = Tasks(log)
+        self._keeps_house = False
+        self._scheduled = False
+        self._ends: deque[tuple[float, int]] = deque(maxlen=MAX_ENDS)  # when the log ended where
+        self._refused = RateLimitedLog(log, REFUSED_INTERVAL_S, lines=5)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens and returns the port."""
+        self._listener = await self._network.listen(self._accept, host, port)
+        return self._listener.port
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        await self._tasks.close()
+        for connection in list(self.connections):
+            connection.close()
+        self.copies.give_up()
+
+    def grown(self) -> None:
+        """Sends what was appended, after this pass of the loop. Called after each append."""
+        if not self._scheduled and self.connections:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump_all)
+
+    def behind_s(self, offset: int) -> float:
+        """Returns how long ago the log passed `offset`, to about a second; 0 when it has not yet.
+
+        At most the time for which ends of the log are remembered.
+        """
+        if offset >= self._sent.end:
+            return 0.0
+        now = self._clock.monotonic()
+        passed = next((seen_s for seen_s, end in self._ends if end > offset), now)
+        return now - passed
+
+    def push_table(self, name: str, contents: bytes, after: int = 0) -> None:
+        """Sends a table to the slaves of ours, each when it was sent the log up to the offset `after`."""
+        slaves = [connection for connection in self.connections if connection.takes_tables]
+        if slaves:
+            table = ha.encode_table(name, contents)
+            for connection in slaves:
+                connection.send_table(name, table, after)
+
+    def _pump_all(self) -> None:
+        self._scheduled = False
+        for connection in list(self.connections):
+            connection.pump()
+
+    def _accept(self) -> asyncio.Protocol:
+        if len(self.connections) >= MAX_SLAVES:
+            self._refused.log(self._clock.monotonic(), "Refusing a slave: %d are connected", MAX_SLAVES)
+            return _RefusedSlave()
+        return SlaveConnection(self, self._sent, self._clock)
+
+    # called by connections
+
+    def opened(self, connection: "SlaveConnection") -> None:
+        self.connections[connection] = None
+        if not self._keeps_house:
+            self._keeps_house = True
+            self._tasks.start(self._keep_house(), name="heartbeats to slaves")
+        self.on_change()
+
+    def closed(self, connection: "SlaveConnection") -> None:
+        if connection in self.connections:
+            del self.connections[connection]
+            self.copies.left(connection)
+            self.on_change()
+
+    def refuse(self, connection: "SlaveConnection", why: str) -> None:
+        """Ends the connection of a slave that cannot be served, with a log line."""
+        self._refused.log(self._clock.monotonic(), "Slave %s is not replicated: %s", connection.address, why)
+        self.closed(connection)
+        connection.close()
+
+    def greeted(self, connection: "SlaveConnection") -> None:
+        """Ends older connections of a slave that has come again: it must not count twice."""
+        for other in list(self.connections):
+            if other is not connection and other.broker_id == connection.broker_id:
+                self.refuse(other, f"slave {other.broker_id} has opened another connection")
+
+    def tables(self) -> Iterable[Table]:
+        return self._tables()
+
+    def admit(self, connection: "SlaveConnection", report: ha.Report) -> None:
+        """Finds out whether an Apache slave may be a copy, then goes on with the connection."""
+
+        async def ask() -> None:
+            why_not = await self._admit(connection, report.end)
+            if why_not is not None:
+                self.refuse(connection, why_not)
+            else:
+                connection.admitted(report)
+
+        self._tasks.start(ask(), name="compare a slave")
+
+    def fetch(self, connection: "SlaveConnection", places: list[tuple[str, int, int]]) -> None:
+        """Reads old parts of the log in a thread, then goes on with the connection."""
+
+        async def fetch() -> None:
+            try:
+                await self._sent.fetch(places)
+            except OSError as error:
+                self.refuse(connection, f"the log cannot be read: {error}")
+            else:
+                connection.fetched()
+
+        self._tasks.start(fetch(), name="read the log for a slave")
+
+    async def _keep_house(self) -> None:
+        """Looks after the connections as long as there are any."""
+        try:
+            while self.connections:
+                await self._clock.sleep(min(TICK_S, self.rules.heartbeat_s))
+                now = self._clock.monotonic()
+                if not self._ends or self._ends[-1][1] != self._sent.end:
+                    self._ends.append((now, self._sent.end))
+                for connection in list(self.connections):
+                    connection.look_at_clock(now)
+        finally:
+            self._keeps_house = False
+            self._ends.clear()
+
+
+class SlaveConnection(asyncio.Protocol):
+    """One slave: where it is in the log, and the sending of what it lacks."""
+
+    def __init__(self, master: Master, sent: SentLog, clock: Clock) -> None:
+        self.address = "unknown"
+        self.broker_id: int | None = None
+        """Id of a slave of ours; Apache's slaves do not say theirs."""
+        self.takes_tables = False
+        self.acknowledged = -1
+        """Log offset that the slave has reported last; -1: nothing yet."""
+        self.next_offset = -1
+        """Log offset of the next byte to send; -1: the slave has not said where it begins."""
+        self.bytes_per_second = 0
+        """Bytes that were sent in the last tick, for each second."""
+        self._master = master
+        self._sent = sent
+        self._clock = clock
+        self._reader = ha.ReportReader()
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._is_fetching = False
+        self._is_admitted = False
+        self._unsent_tables: dict[str, _UnsentTable] = {}
+        self._last_write = self._last_read = clock.monotonic()
+        self._sent_bytes = 0
+        self._counted = self._last_write, 0  # when bytes were counted last, and how many there were
+
+    # of asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        peer = transport.get_extra_info("peername") or ("unknown", 0)
+        self.address = f"{peer[0]}:{peer[1]}"
+        self._master.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._last_read = self._clock.monotonic()
+        try:
+            report = self._reader.feed(data)
+            if self.next_offset < 0 and self._reader.greeting is not None:
+                self._greeted(self._reader.greeting)
+        except BrokenFrame as error:
+            self._master.refuse(self, str(error))
+            return
+        if report is not None and not self.is_closing:
+            self._reported(report)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self in self._master.connections:
+            log.warning("Slave %s is gone: %s", self.address, error or "it closed the connection")
+        self._master.closed(self)
+
+    # what the slave says
+
+    def _greeted(self, greeting: ha.Greeting) -> None:
+        if greeting.run != self._master.run:
+            self._master.refuse(self, "it has compared its log with another process; it will compare again")
+            return
+        self.broker_id = greeting.broker_id
+        if not self._begin_at(greeting.start):
+            return
+        self._is_admitted = self.takes_tables = True
+        self._master.greeted(self)
+        for name, contents, after in self._master.tables():
+            self.send_table(name, ha.encode_table(name, contents), after)
+        self.pump()
+
+    def _reported(self, report: ha.Report) -> None:
+        end = self._sent.end
+        if report.end > end:
+            self._master.refuse(
+                self,
+                f"its log ends at {report.end}, beyond this master's end {end}: it holds records that this "
+                f"master does not have. Compare the two: turbopump replica compare",
+            )
+        elif report.synced > report.end:
+            self._master.refuse(self, f"it reports {report.synced} on disk, but {report.end} in all")
+        elif self._is_admitted and report.end > self.next_offset:
+            self._master.refuse(
+                self, f"it reports {report.end}, but was sent nothing beyond {self.next_offset}"
+            )
+        elif self._is_admitted:
+            self._count(report)
+        elif self.next_offset < 0:
+            begin = report.end or max(_start_of_file(end - 1, self._sent.file_size), self._sent.min_offset)
+            if self._begin_at(begin):
+                self._master.admit(self, report)
+
+    def admitted(self, report: ha.Report) -> None:
+        """Begins to send to an Apache slave that was compared, and to count its reports."""
+        if not self.is_closing:
+            self._is_admitted = True
+            self._count(report)
+
+    def _count(self, report: ha.Report) -> None:
+        is_first, self.acknowledged = self.acknowledged < 0, report.end
+        self._master.copies.reported(self, report.end, report.synced)
+        if is_first:
+            log.info(
+                "Slave %s continues at %d; this log ends at %d",
+                self.address,
+                self.next_offset,
+                self._sent.end,
+            )
+            self._master.on_change()
+        self.pump()
+
+    def _begin_at(self, offset: int) -> bool:
+        """Sets where sending begins; refuses the slave when this log does not have that offset."""
+        sent = self._sent
+        if not sent.min_offset <= offset <= sent.end:
+            self._master.refuse(
+                self,
+                f"it continues at {offset}, but this log reaches from {sent.min_offset} to {sent.end}",
+            )
+            return False
+        self.next_offset = offset
+        return True
+
+    # sending
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def pump(self) -> None:
+        """Sends what the slave lacks, as far as the connection takes it."""
+        sent = self._sent
+        if not self._is_admitted or self._is_fetching or self.is_closing:
+            return
+        self._send_tables()
+        largest = OWN_PART if self._reader.greeting is not None else self._master.rules.part_bytes
+        for _ in range(PARTS_PER_TURN):
+            begin, end = self.next_offset, sent.end
+            if begin >= end or self._is_paused:
+                return
+            if begin < sent.min_offset:
+                self._master.refuse(self, f"the files with offset {begin} were deleted before it had them")
+                return
+            size = min(end - begin, largest, sent.file_size - begin % sent.file_size)
+            if places := sent.missing(begin, size):
+                self._is_fetching = True
+                self._master.fetch(self, places)
+                return
+            self.write(ha.encode_part_head(begin, size) + sent.slice(begin, begin + size))
+            self.next_offset = begin + size
+            self._send_tables()
+        asyncio.get_running_loop().call_soon(self.pump)
+
+    def fetched(self) -> None:
+        """Goes on after old parts of the log were read from the disk."""
+        self._is_fetching = False
+        self.pump()
+
+    def send_table(self, name: str, table: bytes, after: int = 0) -> None:
+        """Sends a table when the log up to `after` was sent; of those that wait only the newest is kept."""
+        waiting = self._unsent_tables.get(name)
+        if waiting is None:
+            self._unsent_tables[name] = _UnsentTable(table, after)
+        elif waiting.after <= self.next_offset:
+            waiting.table, waiting.after = table, after
+        else:
+            waiting.newest = table, after
+        self._send_tables()
+
+    def _send_tables(self) -> None:
+        """Sends the tables that may be sent now, while the peer takes them."""
+        for name, waiting in list(self._unsent_tables.items()):
+            if self._is_paused:
+                return
+            if waiting.after <= self.next_offset:
+                self.write(waiting.table)
+                del self._unsent_tables[name]
+                if waiting.newest is not None:
+                    self.send_table(name, *waiting.newest)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._last_write = self._clock.monotonic()
+            self._sent_bytes += len(data)
+            self._transport.write(data)
+
+    def look_at_clock(self, now: float) -> None:
+        """Sends a heartbeat after a quiet time; ends the connection of a slave that has fallen silent."""
+        rules = self._master.rules
+        (counted_s, counted), self._counted = self._counted, (now, self._sent_bytes)
+        self.bytes_per_second = int((self._sent_bytes - counted) / max(now - counted_s, 0.001))
+        if now - self._last_read > rules.housekeeping_s:
+            self._master.refuse(self, f"it was silent for {rules.housekeeping_s:g} s")
+        elif self._is_admitted and now - self._last_write > rules.heartbeat_s:
+            self.write(ha.encode_part_head(self.next_offset, 0))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+@dataclass(slots=True)
+class _UnsentTable:
+    """A table that waits for a slave. The first is kept beside the newest: a busy log must not starve it."""
+
+    table: bytes
+    after: int
+    newest: tuple[bytes, int] | None = None
+
+
+class _RefusedSlave(asyncio.Protocol):
+    """Closes a connection that is one too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _start_of_file(offset: int, file_size: int) -> int:
+    return offset - offset % file_size

@@ -1,0 +1,67 @@
+"""Pulls the tables of an Apache master, as its own slaves do: topics, groups, offsets and delay offsets.
+
+In: the address of the master. Out: the contents of the files that keep these tables, by file name. A master
+of ours is not asked: it pushes its tables over the replication connection. What a table means is not known
+here.
+"""
+
+import logging
+from collections.abc import Callable
+
+from turbopump.protocol.addresses import join_address, split_address
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import request
+from turbopump.remoting.client import Client
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+CALL_TIMEOUT_S = 5.0
+FAST_PORT_STEP = -2
+
+TABLES: tuple[tuple[RequestCode, str], ...] = (
+    (RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json"),
+    (RequestCode.GET_ALL_CONSUMER_OFFSET, "consumerOffset.json"),
+    (RequestCode.GET_ALL_DELAY_OFFSET, "delayOffset.json"),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json"),
+)
+"""Request, and the file that its answer is the contents of.
+
+The requests have no fields: asked with a place and a number, as its own slaves ask, 5.5 sends at most
+`splitMetadataSize` (2,000) topics or groups in one answer; asked without, it sends all of them.
+"""
+
+
+class MetadataPuller:
+    """Asks a master for its tables and hands them on."""
+
+    def __init__(self, client: Client, take: Callable[[str, bytes], None]) -> None:
+        self._client = client
+        self._take = take
+        self._failed = ""
+
+    async def pull(self, address: str) -> bool:
+        """Asks for all tables once. Returns whether all of them came; the first failure is logged."""
+        try:
+            for code, file in TABLES:
+                answer = await self._client.call(_port_for(code, address), request(code), CALL_TIMEOUT_S)
+                if answer.code != ResponseCode.SUCCESS:
+                    raise ValueError(f"request {code} was answered {answer.code} {answer.remark}")
+                self._take(file, answer.body)
+        except (OSError, ValueError) as error:
+            if not self._failed:
+                log.warning("Cannot copy the tables of the master at %s; retrying: %s", address, error)
+            self._failed = str(error)
+            return False
+        if self._failed:
+            log.info("Copied the tables of the master at %s again", address)
+        self._failed = ""
+        return True
+
+
+def _port_for(code: RequestCode, address: str) -> str:
+    """Returns the address for a request: Apache's slaves ask the fast port for topics."""
+    if code is not RequestCode.GET_ALL_TOPIC_CONFIG:
+        return address
+    host, port = split_address(address)
+    return join_address(host, port + FAST_PORT_STEP)

@@ -1,0 +1,423 @@
+"""The slave's side: compares its log with the master's, then copies what the master has more.
+
+In: where the master is, and parts of its log. Out: the same log here, and reports of how far it reaches.
+Every connection begins with a comparison (`comparison.py`): a log that is not a copy stays as it is, nothing
+is acknowledged, and one log line says what to do. Reading, registration and the tables of the broker are not
+known here.
+
+    SEARCHING    no master is known, or it does not answer
+    COPYING      connected, but a part of the log that the master had at the beginning is missing
+    FOLLOWING    has everything that the master had when it connected
+    WAITING      this store cannot be written, since its disk is full; copying goes on when it can
+    STOPPED      the log is not a copy of the master's: an operator has to decide
+
+No failure ends the copying for good or without a word: each ends in one of these states, with its reason.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, cast
+
+from turbopump.protocol import ha
+from turbopump.protocol.addresses import split_address
+from turbopump.protocol.errors import BrokenBody, BrokenFrame
+from turbopump.replication.backlog import Backlog
+from turbopump.replication.comparison import CannotCompare, Extent, LogComparison, Relation, Verdict
+from turbopump.replication.progress import CopyProgress
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Network
+from turbopump.store.errors import UnusableStore
+from turbopump.store.replica_log import ReplicaLog
+
+log = logging.getLogger(__name__)
+
+SEARCH_S = 0.5  # between two looks for the address of a master
+RETRY_S = 1.0  # after a connection that was lost or refused
+STOPPED_RETRY_S = 10.0  # a log that is not a copy is compared again: the master may have been exchanged
+DEFECT_RETRY_S = 10.0
+TICK_S = 0.5
+CONNECT_TIMEOUT_S = 3.0
+BACKLOG_BYTES = 1 << 30  # copied and not in queues yet; with more, reading from the master waits
+
+
+class SlaveState(Enum):
+    """What a slave is doing."""
+
+    SEARCHING = "searching"
+    COPYING = "copying"
+    FOLLOWING = "following"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveTimings:
+    """Settings of the slave's side."""
+
+    broker_id: int = 1
+    heartbeat_s: float = 5.0
+    housekeeping_s: float = 20.0
+    """A master that sent nothing for this time is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddress:
+    """Where a master serves clients, and where slaves."""
+
+    broker: str
+    ha: str
+
+
+class SlaveListener(Protocol):
+    """The broker around a slave."""
+
+    def master(self) -> MasterAddress | None:
+        """Returns where the master is now, as the name servers or the configuration say."""
+
+    def table(self, name: str, contents: bytes) -> None:
+        """Takes a file of the master's configuration directory. Raises BrokenBody for one that is none."""
+
+    def changed(self, state: SlaveState) -> None:
+        """Called when the state has changed."""
+
+    async def set_aside(self) -> list[str]:
+        """Moves the whole log of this store aside; returns the files that keep it."""
+
+
+class Slave:
+    """Keeps the log of this broker a copy of its master's."""
+
+    def __init__(
+        self,
+        replica: ReplicaLog,
+        comparison: LogComparison,
+        progress: CopyProgress,
+        listener: SlaveListener,
+        network: Network,
+        clock: Clock,
+        rules: SlaveTimings,
+    ) -> None:
+        self.state = SlaveState.SEARCHING
+        self.trouble = "no master was found yet"
+        """Why the slave does not follow its master, or what hinders it; empty: all is well."""
+        self.untaken: dict[str, str] = {}
+        """Tables of the master that could not be taken, and why."""
+        self.master: MasterAddress | None = None
+        """The master that it copies from, or has tried last."""
+        self.master_extent: Extent | None = None
+        """The extent of the master's log at the last comparison."""
+        self.is_ours = False
+        """Whether the master is one of ours, which pushes its tables."""
+        self.heard_ms = 0
+        """When something came from the master last, in milliseconds since 1970; 0: never."""
+        self.reported_ms = 0
+        """When it was told last how far this log reaches."""
+        self.bytes_per_second = 0
+        """Bytes of the log that came in the last tick, for each second."""
+        self._replica = replica
+        self._comparison = comparison
+        self._progress = progress
+        self._listener = listener
+        self._network = network
+        self._clock = clock
+        self._rules = rules
+        self._backlog = Backlog(replica)
+        self._reason = ""  # the trouble as it was logged last
+
+    async def run(self) -> None:
+        """Follows the master until it is cancelled."""
+        try:
+            while True:
+                try:
+                    pause_s = await self._follow_once()
+                except Exception as error:  # a defect, or a disk that fails: the loop must go on
+                    log.exception("Replication failed; retrying in %d s", DEFECT_RETRY_S)
+                    self._set(SlaveState.SEARCHING, f"replication failed unexpectedly: {error!r}")
+                    pause_s = DEFECT_RETRY_S
+                await self._clock.sleep(pause_s)
+        finally:
+            self._backlog.close()
+
+    def take_table(self, name: str, contents: bytes) -> None:
+        """Hands a table of the master on; a failure is logged and kept, and never ends the copying."""
+        try:
+            self._listener.table(name, contents)
+        except BrokenBody as error:
+            log.error("The master sent a table %s that cannot be read: %s", name, error)
+            self.untaken[name] = str(error)
+        except Exception as error:
+            log.exception("The table %s of the master cannot be taken", name)
+            self.untaken[name] = repr(error)
+        else:
+            self.untaken.pop(name, None)
+
+    async def _follow_once(self) -> float:
+        """Compares, and copies until the connection is lost; returns how long to pause then."""
+        if (broken := self._backlog.not_a_copy) is not None:
+            what = f"the bytes that were copied are no log: {broken}"
+            self._progress.doubt(what)
+            self._set(SlaveState.STOPPED, f"{what}. See: turbopump replica compare")
+            return STOPPED_RETRY_S
+        self._backlog.work()
+        try:
+            self._replica.make_room()
+        except OSError as error:
+            self._set(SlaveState.WAITING, f"this store cannot be written: {error}")
+            return RETRY_S
+        master = self._listener.master()
+        if master is None:
+            self._set(SlaveState.SEARCHING, "no master is registered at the name servers")
+            return SEARCH_S
+        self.master = master
+        try:
+            verdict = await self._comparison.compare(master.broker)
+        except CannotCompare as error:
+            self._set(SlaveState.SEARCHING, str(error))
+            return RETRY_S
+        self.master_extent, self.is_ours = verdict.master, verdict.run is not None
+        if verdict.relation in (Relation.OUTDATED, Relation.INCOMPLETE):
+            verdict = await self._start_over(verdict)
+        if not verdict.may_copy or (problem := self._problem(verdict)):
+            if not verdict.may_copy:
+                found = f"its log was {verdict.relation.value} when it was compared with {master.broker}"
+                self._progress.doubt(found)
+                self._set(SlaveState.STOPPED, self._difference(verdict), verdict.relation.value)
+            else:
+                self._set(SlaveState.STOPPED, problem)
+            return STOPPED_RETRY_S
+        return await self._copy(master, verdict)
+
+    def _problem(self, verdict: Verdict) -> str:
+        size = self._replica.file_size
+        if verdict.file_size is not None and verdict.file_size != size:
+            return (
+                f"files of the master's log have {verdict.file_size} bytes, those of this store {size}. "
+                f"Set mappedFileSizeCommitLog to that of the master"
+            )
+        return ""
+
+    def _difference(self, verdict: Verdict) -> str:
+        mine, master = self._replica.end, verdict.master.end
+        if verdict.relation is Relation.AHEAD:
+            what = f"this log ends at {mine}, {mine - master} bytes beyond the master's end {master}"
+        else:
+            what = f"this log (end {mine}) holds other records than the master's (end {master})"
+        return f"{what}. Nothing is copied. See: turbopump replica compare; turbopump replica resync"
+
+    async def _start_over(self, verdict: Verdict) -> Verdict:
+        """Sets the log aside: the master has deleted what would continue it, or it has no whole record."""
+        mine = f"this log (end {self._replica.end}) is {verdict.relation.value}"
+        kept = await self._listener.set_aside()
+        log.warning(
+            "The master's log begins at %d, %s: starting over; the old log is kept as %s",
+            *(verdict.master.begin, mine, ", ".join(kept) or "nothing"),
+        )
+        return Verdict(Relation.EMPTY, verdict.master.begin, verdict.master, verdict.run, verdict.file_size)
+
+    async def _copy(self, master: MasterAddress, verdict: Verdict) -> float:
+        """Copies until the connection is lost."""
+        host, port = split_address(master.ha)
+        connection = _MasterConnection(self, self._replica, self._backlog, verdict, self._rules, self._clock)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._network.connect(lambda: connection, host, port)
+        except OSError as error:
+            self._set(SlaveState.SEARCHING, f"the replication port {master.ha} cannot be reached: {error}")
+            return RETRY_S
+        try:
+            begins = self._replica.min_offset if verdict.relation is Relation.COPY else None
+            self._progress.begin(begins, verdict.master, self._replica.end)
+            self._set(SlaveState.COPYING, "")
+            while not connection.is_lost:
+                before = self._replica.end
+                await self._clock.sleep(TICK_S)
+                self.bytes_per_second = int((self._replica.end - before) / TICK_S)
+                connection.look_at_clock()
+                self._note_times(connection)
+                self._look_at_progress()
+        finally:
+            self.bytes_per_second = 0
+            self._note_times(connection)
+            self._progress.ended(self.heard_ms, self.state is SlaveState.FOLLOWING)
+            connection.close()
+        if self._backlog.not_a_copy is not None:
+            return 0.0
+        if connection.is_full:
+            self._set(SlaveState.WAITING, f"this store cannot be written: {connection.lost_by}")
+        else:
+            self._set(SlaveState.SEARCHING, f"the connection to {master.ha} ended: {connection.lost_by}")
+        return RETRY_S
+
+    def begun_at(self, offset: int) -> None:
+        """Notes where an empty log begins: an Apache master may send its last file only."""
+        self._progress.begun_at(offset)
+
+    def _note_times(self, connection: "_MasterConnection") -> None:
+        now_ms, now = self._clock.now_ms(), self._clock.monotonic()
+        self.heard_ms = now_ms - round(1000 * (now - connection.last_read))
+        self.reported_ms = now_ms - round(1000 * (now - connection.last_report))
+
+    def _look_at_progress(self) -> None:
+        """Tells how far the copy is, and notices when it is complete."""
+        state = self.state
+        if state is SlaveState.COPYING:
+            self._progress.look(self._replica.end)
+            if self._progress.has_caught_up(self._replica.end):
+                state = SlaveState.FOLLOWING
+        self._set(state, self._backlog.trouble)
+
+    def _set(self, state: SlaveState, trouble: str, reason: str = "") -> None:
+        """Changes the state. A trouble is logged when its `reason` is another: its figures may change."""
+        is_new = state is not self.state or (reason or trouble) != self._reason
+        was, self.state, self.trouble, self._reason = self.state, state, trouble, reason or trouble
+        if not is_new:
+            return
+        address = self.master.ha if self.master is not None else "none"
+        if state is SlaveState.STOPPED:
+            log.error("Replication from %s stopped: %s", address, trouble)
+        elif state is SlaveState.WAITING:
+            log.error("Replication from %s waits: %s", address, trouble)
+        elif state is SlaveState.SEARCHING:
+            log.warning("Not replicating: %s", trouble)
+        elif state is was:
+            log.log(
+                logging.ERROR if trouble else logging.INFO, "Copying from %s: %s", address, trouble or "ok"
+            )
+        elif state is SlaveState.COPYING:
+            log.info("Copying the log of %s from %d on", address, self._replica.end)
+        else:
+            log.info("Following %s: this log has everything up to %d", address, self._replica.end)
+        self._listener.changed(state)
+
+
+class _MasterConnection(asyncio.Protocol):
+    """The connection to the master's HA port: appends what comes, and reports."""
+
+    def __init__(
+        self,
+        slave: Slave,
+        replica: ReplicaLog,
+        backlog: Backlog,
+        verdict: Verdict,
+        rules: SlaveTimings,
+        clock: Clock,
+    ) -> None:
+        self.is_lost = False
+        self.lost_by = "the master closed it"
+        self.is_full = False
+        """Whether it ended because this store cannot be written."""
+        self._slave = slave
+        self._replica = replica
+        self._backlog = backlog
+        self._verdict = verdict
+        self._rules = rules
+        self._clock = clock
+        self._reader = ha.PartReader(takes_tables=verdict.run is not None)
+        self._transport: asyncio.Transport | None = None
+        self._reported = (-1, -1)
+        self.last_report = self.last_read = clock.monotonic()
+        self._is_paused = False
+
+    # of asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._verdict.run is not None:
+            greeting = ha.Greeting(self._verdict.run, self._verdict.start, self._rules.broker_id)
+            self._transport.write(ha.encode_greeting(greeting))
+        self._report(force=True)
+        self._backlog.on_turn = self._limit_backlog
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read = self._clock.monotonic()
+        try:
+            for found in self._reader.feed(data):
+                if isinstance(found, ha.SentPart):
+                    self._begin_part(found)
+                elif isinstance(found, ha.TableFile):
+                    self._slave.take_table(found.name, found.contents)
+                else:
+                    self._replica.append(found)
+        except (BrokenFrame, UnusableStore) as error:
+            self._end(str(error))
+        except OSError as error:
+            self.is_full = True
+            self._end(str(error))
+        except Exception as error:
+            log.exception("What the master sent cannot be copied")
+            self._end(f"an unexpected failure: {error!r}")
+        self._backlog.work()
+        self._limit_backlog()
+        self._report()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+        if error is not None:
+            self.lost_by = str(error)
+
+    # copying
+
+    def _begin_part(self, part: ha.SentPart) -> None:
+        replica = self._replica
+        if replica.is_empty and part.size:
+            replica.begin_at(part.offset)
+            self._slave.begun_at(part.offset)
+        if part.offset != replica.end and (part.size or not replica.is_empty):
+            raise BrokenFrame(f"the master sent offset {part.offset}, but this log ends at {replica.end}")
+
+    def _limit_backlog(self) -> None:
+        """Stops reading from the master while too much waits for queues and index."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._backlog.not_a_copy is not None:
+            self._end("what it sent is no log")
+            return
+        behind = self._backlog.size
+        if behind > BACKLOG_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        elif behind < BACKLOG_BYTES // 2 and self._is_paused:
+            self._is_paused = False
+            self.last_read = self._clock.monotonic()
+            self._transport.resume_reading()
+
+    # reporting
+
+    def _report(self, force: bool = False) -> None:
+        """Reports how far the log reaches, if that has changed since the last report."""
+        replica = self._replica
+        end = self._verdict.start if replica.is_empty else replica.end
+        position = (end, min(replica.synced, end) if not replica.is_empty else 0)
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not force and position[0] == self._reported[0]:
+            return
+        self._reported = position
+        self.last_report = self._clock.monotonic()
+        if self._verdict.run is None:
+            self._transport.write(ha.encode_report(position[0]))
+        else:
+            self._transport.write(ha.encode_disk_report(*position))
+
+    def look_at_clock(self) -> None:
+        """Reports what is on disk now, or that the slave is alive; gives up a master that is silent."""
+        now = self._clock.monotonic()
+        if not self._is_paused and now - self.last_read > self._rules.housekeeping_s:
+            self._end(f"it was silent for {self._rules.housekeeping_s:g} s")
+            return
+        has_synced = (
+            self._verdict.run is not None and min(self._replica.synced, self._reported[0]) > self._reported[1]
+        )
+        if has_synced or now - self.last_report > self._rules.heartbeat_s:
+            self._report(force=True)
+
+    def _end(self, why: str) -> None:
+        self.lost_by = why
+        self.close()
+
+    def close(self) -> None:
+        self.is_lost = True
+        if self._transport is not None:
+            self._transport.close()
