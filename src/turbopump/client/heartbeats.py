@@ -7,6 +7,7 @@ once, and a heartbeat that failed is repeated every second.
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterable
 
 from turbopump.client.name_servers import successful
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_S = 30.0
 RETRY_S = 1.0
 CALL_TIMEOUT_S = 3.0
+SETTLED_S = 60.0  # after that a broker that came back knows all members: they find it and send a heartbeat
 
 
 class Heartbeats:
@@ -58,6 +60,7 @@ class Heartbeats:
         self._told: dict[
             str, Connection
         ] = {}  # address → the connection over which the broker knows this client
+        self._told_at: dict[str, float] = {}  # address → since when the broker knows this client
         self._silent: set[str] = set()  # brokers whose failure was logged
         self.versions: dict[str, int] = {}
         """Address → version of the broker."""
@@ -94,11 +97,12 @@ class Heartbeats:
     async def members(self, group: str, topic: str) -> list[str]:
         """Returns the client ids of a consumer group's members, from the first broker of the topic to answer.
 
-        Raises Refused or OSError.
+        A broker that has just come back does not know all members, and its answer would give their queues to
+        this one: others are asked first. Raises Refused or OSError.
         """
         route = await self._routes.find(topic)
         failure: OSError | None = None
-        for address in _masters_first(route):
+        for address in sorted(_masters_first(route), key=self._is_new):
             question = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest(group))
             try:
                 answer = await self._client.call(address, question, self._timeout_s)
@@ -107,6 +111,13 @@ class Heartbeats:
                 continue
             return bodies.ConsumerListBody.decode(successful(answer).body).consumerIdList
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
+
+    def _is_new(self, address: str) -> bool:
+        """Returns whether the broker has known this client for a short time only, or does not know it."""
+        connection = self._told.get(address)
+        if connection is None or connection.is_closing:
+            return True
+        return self._clock.monotonic() - self._told_at.get(address, math.inf) < SETTLED_S
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         """Unregisters this client as member of the given group at all connected brokers; ignores failures.
@@ -151,6 +162,7 @@ class Heartbeats:
             self._silent.discard(address)
             log.info("Heartbeat to broker %s succeeds again", address)
         self.versions[address] = answer.version
+        self._told_at.setdefault(address, self._clock.monotonic())
         return True
 
     async def _beat(self, address: str, described: bodies.HeartbeatData) -> Command:
@@ -164,6 +176,7 @@ class Heartbeats:
     def _watch(self, address: str, connection: Connection) -> None:
         if self._told.get(address) is not connection:
             self._told[address] = connection
+            self._told_at.pop(address, None)
             if self._short is not None:
                 self._short.forget(address)
             connection.on_closed.append(lambda _: self.renew())

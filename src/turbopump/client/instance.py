@@ -134,6 +134,7 @@ class ClientInstance:
             settings.mq_client_api_timeout,
             ShortHeartbeats() if settings.use_heartbeat_v2 else None,
         )
+        self.routes.on_new_address = self.heartbeats.renew
         self.unique_ids: ProcessIds
         self.replies = PendingReplies()
         self.producers: dict[str, ProducerMember] = {}

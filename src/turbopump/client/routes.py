@@ -52,11 +52,18 @@ class TopicRoute:
     brokers: Mapping[str, Mapping[int, str]]
     unplaced: tuple[str, ...] = ()
     """Brokers with readable queues whose address is not known."""
+    without_master: tuple[str, ...] = ()
+    """Brokers with writable queues whose master is away: their slaves can be read."""
 
     @property
     def readable(self) -> frozenset[str]:
         """Names of all brokers with readable queues, even if their address is not known."""
         return frozenset((*(queue.broker for queue in self.subscribe), *self.unplaced))
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses of all servers."""
+        return frozenset(address for servers in self.brokers.values() for address in servers.values())
 
     def master(self, broker: str) -> str | None:
         return self.brokers.get(broker, {}).get(MASTER_ID)
@@ -96,7 +103,11 @@ def route_of(topic: str, data: bodies.TopicRouteData) -> TopicRoute:
     if ordered := _of_order(topic, data.orderTopicConf or ""):
         publish = ordered
     unplaced = {one.brokerName for one in data.queueDatas if one.perm & READ} - brokers.keys()
-    return TopicRoute(tuple(publish), tuple(subscribe), brokers, tuple(sorted(unplaced)))
+    writable = {one.brokerName for one in data.queueDatas if one.perm & WRITE} & brokers.keys()
+    without_master = sorted(name for name in writable if MASTER_ID not in brokers[name])
+    return TopicRoute(
+        tuple(publish), tuple(subscribe), brokers, tuple(sorted(unplaced)), tuple(without_master)
+    )
 
 
 def _of_order(topic: str, text: str) -> list[MessageQueue]:
@@ -127,6 +138,8 @@ class RouteCache:
         self._failures = CountedLog(log, logging.INFO)
         self._doubted: set[str] = set()
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
+        self.on_new_address: Callable[[], None] = lambda: None
+        """Called when a route that was known has a server that it did not have: one that came back."""
 
     async def find(self, topic: str) -> TopicRoute:
         """Returns the cached route, or asks for it if missing or in doubt. Raises TopicNotFound or OSError.
@@ -167,7 +180,10 @@ class RouteCache:
         if answer.code != 0:
             self._known.pop(topic, None)
             raise refusal(answer.code, answer.remark)
+        before = self._known.get(topic)
         route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
+        if before is not None and not route.addresses <= before.addresses:
+            self.on_new_address()
         return route
 
     async def refresh_known(self, topics: Iterable[str]) -> None:
@@ -242,6 +258,12 @@ class RouteCache:
         now = asyncio.get_running_loop().time()
         self._away = {address: until for address, until in self._away.items() if until > now}
         return self._away
+
+    def sent_to_master(self, queue: MessageQueue) -> None:
+        """Notes that a slave sends readers of this queue to its master: the route may not have it yet."""
+        route = self._known.get(queue.topic)
+        if route is not None and route.master(queue.broker) is None:
+            self.doubt(queue.topic)
 
     def doubt(self, topic: str) -> None:
         """Marks the cached route as doubtful, so that the next `find` asks a name server."""

@@ -220,3 +220,65 @@ def test_the_wanted_server_or_the_next_slave_or_any(
     known: dict[int, str], wanted: int, away: tuple[str, ...], chosen: int
 ) -> None:
     assert TopicRoute((), (), {"a": known}).replica("a", wanted, away) == Replica(chosen, known[chosen])
+
+
+# A master that is away, and back
+
+
+def routes_of(played: Cluster) -> RouteCache:
+    return RouteCache(NameServers(played, [NAMESRV], Chance(1)))
+
+
+def test_brokers_without_a_master_are_known_by_the_route() -> None:
+    played = Cluster()
+    played.on(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, route({1: SLAVE}))
+
+    async def scene() -> TopicRoute:
+        return await routes_of(played).find("t")
+
+    found = run_virtual(scene())
+    assert (found.publish, found.without_master) == ((), ("a",))
+    assert [queue.broker for queue in found.subscribe] == ["a"]
+
+
+@pytest.mark.parametrize(("code", "requests"), [(19, 2), (20, 2), (0, 1)])
+def test_a_slave_that_sends_readers_to_a_master_that_is_not_in_the_route_puts_it_in_doubt(
+    code: int, requests: int
+) -> None:
+    played = cluster(None, lambda request: reply(request, code, ext=PullMessageResponse(0, 7, 0, 7).to_ext()))
+    played.on(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, route({1: SLAVE}))
+
+    async def scene() -> None:
+        reading = puller(played)
+        await reading.pull(QUEUE, 7)
+        await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert played.times_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC) == requests
+
+
+def test_while_the_route_has_the_master_no_answer_puts_it_in_doubt() -> None:
+    played = cluster(nothing_new(), nothing_new())
+
+    async def scene() -> None:
+        reading = puller(played)
+        await reading.pull(QUEUE, 7)
+        await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert played.times_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC) == 1
+
+
+def test_a_server_that_comes_back_is_noticed_and_one_that_goes_is_not() -> None:
+    played = Cluster()
+    news: list[int] = []
+
+    async def scene() -> None:
+        routes = routes_of(played)
+        routes.on_new_address = lambda: news.append(len(played.asked))
+        for servers in ({0: MASTER, 1: SLAVE}, {1: SLAVE}, {1: SLAVE}, {0: MASTER, 1: SLAVE}):
+            played.on(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, route(servers))
+            await routes.refresh("t")
+
+    run_virtual(scene())
+    assert news == [4]

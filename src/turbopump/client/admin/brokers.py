@@ -43,6 +43,17 @@ class Brokers:
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return bodies.KVTable.decode(answer.body).table
 
+    async def ha_status(self, address: str) -> bodies.HARuntimeInfo:
+        """Returns how far the slaves of a master are, or what a slave knows of its master. Needs 5.x.
+
+        Example:
+
+            for slave in (await admin.brokers.ha_status("127.0.0.1:10911")).haConnectionInfo:
+                print(slave.addr, slave.diff, slave.inSync)
+        """
+        answer = await self.asking.ask(address, RequestCode.GET_BROKER_HA_STATUS)
+        return bodies.HARuntimeInfo.decode(answer.body)
+
     async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
         """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.
 

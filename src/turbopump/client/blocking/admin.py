@@ -288,6 +288,16 @@ class Brokers(FacePart[AsyncAdmin, AsyncBrokers]):
         """
         return self._run(lambda core: core.figures(address))
 
+    def ha_status(self, address: str) -> bodies.HARuntimeInfo:
+        """Returns how far the slaves of a master are, or what a slave knows of its master. Needs 5.x.
+
+        Example:
+
+            for slave in (admin.brokers.ha_status("127.0.0.1:10911")).haConnectionInfo:
+                print(slave.addr, slave.diff, slave.inSync)
+        """
+        return self._run(lambda core: core.ha_status(address))
+
     def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
         """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.
 

@@ -16,6 +16,8 @@ _levels = CountedLog(log)
 CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range(10001, 10006)
 """Apache's codes for failures that no broker answered."""
 
+MASTER_AWAY = "master away"
+
 APACHE_LEVELS = 18
 STORED = {int(status.value): status for status in SendStatus}
 
@@ -25,11 +27,17 @@ ADVICE = {
     "send_msg_max_timeout_per_request so that there is time for another broker.",
     NO_NAME_SERVER: "No name server says which brokers have the topic: check name_servers= and their logs.",
     BROKER_UNKNOWN: "Name servers know no address of this broker: does it run, and is it registered?",
+    MASTER_AWAY: "Only slaves of the topic's brokers run, and they accept no messages: start the master, or "
+    "make a slave the master (`turbopump promote`).",
 }
 
 
 class BrokerUnknown(ConnectionError):
     """Raised when no address of a broker's master is known."""
+
+
+class MasterAway(SendFailed):
+    """All brokers of the topic are without a master at the moment."""
 
 
 def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> SendResult:

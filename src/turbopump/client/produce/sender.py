@@ -21,9 +21,12 @@ from turbopump.client.produce.packer import IdSource, MessagePacker
 from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.send_result import (
     ADVICE,
+    BROKER_UNKNOWN,
+    MASTER_AWAY,
     NO_ANSWER,
     NO_NAME_SERVER,
     BrokerUnknown,
+    MasterAway,
     failed,
     result_of,
 )
@@ -198,7 +201,7 @@ class Sender:
                 break
             route = self._known(topic)
             if route is None:
-                route = await self._route(topic, tries, left_s)
+                route = await self._route_with_master(topic, tries, deadline, may_wait=max_tries > 1)
                 now = clock.monotonic()
                 left_s = max(0.0, deadline - now)
             if begun is not None:
@@ -351,9 +354,28 @@ class Sender:
         except (OSError, Refused) as error:
             told = [*tries, Try("name servers", 0.0, error)]
             raise SendFailed(topic, told, NO_NAME_SERVER, ADVICE[NO_NAME_SERVER]) from error
+        if not route.publish and route.without_master:
+            away = BrokerUnknown(f"broker {route.without_master[0]} has no master")
+            told = [*tries, Try(route.without_master[0], 0.0, away)]
+            raise MasterAway(topic, told, BROKER_UNKNOWN, ADVICE[MASTER_AWAY]) from away
         if not route.publish:
             raise TopicUnknown(topic, tries)
         return route
+
+    async def _route_with_master(
+        self, topic: str, tries: list[Try], deadline: float, may_wait: bool
+    ) -> TopicRoute:
+        """Asks for the route until the time is up, while all brokers of the topic are without a master.
+
+        Raises SendFailed.
+        """
+        while True:
+            try:
+                return await self._route(topic, tries, max(0.0, deadline - self.clock.monotonic()))
+            except MasterAway as away:
+                tries.append(away.tries[-1])
+                if not may_wait or not await self._pause(len(tries), 1, deadline):
+                    raise
 
     def _known(self, topic: str) -> TopicRoute | None:
         """Returns the known route without a request; None: there is none, or it has no writable queue."""

@@ -236,6 +236,8 @@ class Puller:
         found = PullMessageResponse.from_ext(answer.ext)
         if found.suggestWhichBrokerId != MASTER_ID:
             self._suggested[queue] = found.suggestWhichBrokerId
+        elif answer.code != ResponseCode.SUCCESS:  # not while it catches up: that is a pull after the other
+            self.routes.sent_to_master(queue)
         return answer, found
 
     def _pull_code(self, replica: Replica) -> RequestCode:

@@ -135,8 +135,9 @@ class AssignedQueues:
         if queue in self._leaving:
             return False
         if self.locks is not None and not await self.locks.lock(queue):
-            log.info("%s is still locked by another member", queue)
-            asyncio.get_running_loop().call_later(LOCKED_S, self.rebalance_soon)
+            if not self.locks.is_away(queue.broker):
+                log.info("%s is still locked by another member", queue)
+                asyncio.get_running_loop().call_later(LOCKED_S, self.rebalance_soon)
             return False
         try:
             start = await self.start_of(queue)

@@ -1,7 +1,8 @@
 """The broker's locks of ordered queues: only the member that holds one may consume the queue.
 
 A lock lives 60 seconds at the broker. The client renews it every 20 seconds and uses it for 30 seconds after
-it was last granted, so it has stopped long before the broker would grant the lock to another member.
+it was last granted, so it has stopped long before the broker would grant the lock to another member. Only a
+master grants locks: while it is away, queues whose locks have expired wait, though a slave could be read.
 """
 
 import asyncio
@@ -9,7 +10,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.push.process_queue import ProcessQueue
@@ -36,7 +36,15 @@ class OrderedQueueLocks:
     group: str
     client_id: str
     valid_s: float = 30.0
-    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
+    _away: set[str] = field(default_factory=set, init=False)  # brokers that cannot be asked for locks
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a broker could not be asked for locks when it was last tried."""
+        return bool(self._away)
+
+    def is_away(self, broker: str) -> bool:
+        return broker in self._away
 
     def is_valid(self, held: ProcessQueue) -> bool:
         """Returns whether the broker granted the queue's lock in the last `valid_s` seconds, so it counts."""
@@ -44,7 +52,7 @@ class OrderedQueueLocks:
 
     async def lock(self, queue: MessageQueue) -> bool:
         """Acquires the lock of a queue; False: another member has it, or the broker cannot be asked."""
-        return queue in await self._ask_broker(queue.broker, [queue])
+        return queue in (await self._ask_broker(queue.broker, [queue]) or ())
 
     async def renew(self, held: Mapping[MessageQueue, ProcessQueue]) -> None:
         """Renews the locks of these queues at their brokers; a lock that is not granted counts as lost.
@@ -76,10 +84,8 @@ class OrderedQueueLocks:
     async def _renew_at(
         self, broker: str, queues: list[MessageQueue], held: Mapping[MessageQueue, ProcessQueue]
     ) -> None:
-        try:
-            ours = await self._locked(queues)
-        except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(("renew", broker), "Cannot renew locks at %s: %s", broker, error)
+        ours = await self._ask_broker(broker, queues)
+        if ours is None:
             return  # they stay valid until they expire
         for queue in queues:
             if queue in ours:
@@ -87,12 +93,21 @@ class OrderedQueueLocks:
             else:
                 held[queue].locked_at_s = None
 
-    async def _ask_broker(self, broker: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+    async def _ask_broker(self, broker: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        """Returns the queues whose lock was granted; None: the broker cannot be asked. Logs that once."""
         try:
-            return await self._locked(queues)
+            ours = await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(("lock", broker), "Cannot lock queues of %s: %s", broker, error)
-            return set()
+            self.routes.doubt(queues[0].topic)  # the next try asks whether there is a master
+            if broker not in self._away:
+                self._away.add(broker)
+                words = "Cannot lock the ordered queues of %s; they wait for its master: %s"
+                log.warning(words, broker, error)
+            return None
+        if broker in self._away:
+            self._away.discard(broker)
+            log.info("The ordered queues of %s can be locked again", broker)
+        return ours
 
     async def _locked(self, queues: list[MessageQueue]) -> set[MessageQueue]:
         body = bodies.LockBatchRequestBody(self.client_id, self.group, [queue.to_wire() for queue in queues])

@@ -48,6 +48,7 @@ from turbopump.runtime.tasks import Tasks
 log = logging.getLogger(__name__)
 
 FIRST_RENEWAL_S = 1.0
+AWAY_RENEWAL_S = 3.0  # between tries to get locks from a broker whose master is away
 RECONSUME_TIMES = 16  # deliveries after the first, unless the settings say otherwise
 UNLIMITED_TIMES = (1 << 31) - 1
 
@@ -293,7 +294,7 @@ class PushMember:
         await self._clock.sleep(FIRST_RENEWAL_S)
         while True:
             await locks.renew({queue: held for queue, held in self.queues.ours.items() if not held.leaving})
-            await self._clock.sleep(interval_s)
+            await self._clock.sleep(min(interval_s, AWAY_RENEWAL_S) if locks.is_waiting else interval_s)
 
     async def _expire_regularly(self, timeout_s: float) -> None:
         while True:

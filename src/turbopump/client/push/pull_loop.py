@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_S = 0.02
 PAUSED_S = 1.0
+EMPTY_S = 0.1  # an answer without messages that came sooner was not held by the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class PullLoop:
         if subscription is None:
             await self.clock.sleep(self.settings.failed_s)
             return True
+        began_s = self.clock.monotonic()
         try:
             result = await self._pull(queue, held, subscription)
         except FlowControl:
@@ -119,8 +121,12 @@ class PullLoop:
             await self.moved(queue, result.next_offset)
             return False
         messages = self.wanted.of(result, queue, subscription)
+        is_repeated = not result.records and result.next_offset == held.next_offset
         held.put(messages, result.next_offset)
         self.on_messages(queue, held, messages)
+        # A slave of Apache's answers a consumer that is ahead of it at once, again and again.
+        if is_repeated and self.clock.monotonic() - began_s < EMPTY_S:
+            await self.clock.sleep(self.settings.failed_s)
         if self.settings.interval_s and result.status is PullStatus.FOUND:
             await self.clock.sleep(self.settings.interval_s)
         return True
