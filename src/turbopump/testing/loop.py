@@ -52,6 +52,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         self._now += seconds
 
+    def _run_once(self) -> None:
+        # asyncio fires a timer up to RESOLUTION_S early. A real clock passes its time soon after; this one
+        # has to be moved, or a loop that sleeps until a moment and then looks at the clock would never end.
+        timers = self._scheduled  # type: ignore[attr-defined]
+        if timers and 0.0 < timers[0].when() - self._now <= RESOLUTION_S:
+            self._now = timers[0].when()
+        super()._run_once()  # type: ignore[misc]
+
     @property
     def may_jump(self) -> bool:
         return self._waits > 0

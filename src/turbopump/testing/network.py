@@ -2,7 +2,7 @@
 
 Order within a connection is kept, as in TCP. A peer that does not read fills the writer's buffer, which then
 pauses, so back pressure works as over sockets. Every host has its own address (`network.at(ip)`); hosts can
-be cut off from one another and joined again.
+be cut off from one another, in both directions or in one, and joined again.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class MemoryNetwork:
         self.silent_cuts = silent_cuts
         self.chance = chance or Chance(0)
         self._listeners: dict[tuple[str, int], _MemoryListener] = {}
-        self._cut: set[frozenset[str]] = set()
+        self._cut: set[tuple[str, str]] = set()  # from, to
         self._pipes: dict[_Transport, None] = {}  # ordered, so that a seed can be repeated
         self._next_port = FIRST_PORT
 
@@ -65,13 +65,18 @@ class MemoryNetwork:
     def at(self, ip: str) -> "Host":
         return Host(self, ip)
 
-    def cut(self, one: str, other: str) -> None:
-        """Cuts two hosts off from each other: nothing passes, neither is notified, connecting is refused."""
-        self._cut.add(frozenset((one, other)))
+    def cut(self, one: str, other: str, one_way: bool = False) -> None:
+        """Cuts two hosts off from each other: nothing passes, neither is notified, connecting is refused.
+
+        `one_way`: only what `one` sends does not pass; what `other` sends still arrives.
+        """
+        self._cut.add((one, other))
+        if not one_way:
+            self._cut.add((other, one))
 
     def join(self, one: str, other: str) -> None:
         """Ends the cut between two hosts and delivers what was sent meanwhile, as TCP retransmits it."""
-        self._cut.discard(frozenset((one, other)))
+        self._cut -= {(one, other), (other, one)}
         for transport in list(self._pipes):
             transport.go_on()
 
@@ -99,7 +104,7 @@ class MemoryNetwork:
         where = ip if host == "localhost" else host
         await asyncio.sleep(self.delay_s())
         listener = self._listeners.get((where, port))
-        if listener is None or self.is_cut(ip, where):
+        if listener is None or self.is_cut(ip, where) or self.is_cut(where, ip):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"no listener on {where}:{port}")
         near_end, far_end = (ip, self._free_port(ip)), (where, port)
         near = _Transport(self, near_end, far_end)
@@ -111,8 +116,9 @@ class MemoryNetwork:
         near.attach(protocol)
         return protocol
 
-    def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cut
+    def is_cut(self, sender: str, receiver: str) -> bool:
+        """Whether nothing passes from `sender` to `receiver`."""
+        return (sender, receiver) in self._cut
 
     def delay_s(self) -> float:
         conditions = self.conditions

@@ -1,6 +1,7 @@
 """Virtual time used by a thread, and threads that hold the clock."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
@@ -145,3 +146,18 @@ def test_a_call_for_what_never_comes_is_an_error(
     del thread
     gc.collect()
     assert not caplog.records  # of a task that was destroyed: the error has told it
+
+
+def test_a_timer_that_fires_is_never_ahead_of_the_clock() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(39.99999999999996)
+        turns = 0
+        while loop.time() < 40.0 and turns < 100:
+            turns += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(40.0 - loop.time()):
+                    await asyncio.Event().wait()
+        assert turns == 1
+
+    run_virtual(main())
