@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest
 
 SEEDS        ?= 1000
 # A world, and which share of SEEDS it gets: 4 is a quarter.
-WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:20
+WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:20 cluster:5
 KILLS        ?= 100
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
@@ -24,7 +24,7 @@ UNIT         ?= tests/unit
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long test-long-status
+.PHONY: help run cluster venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long test-long-status
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -32,6 +32,9 @@ help:  ## this list
 
 run: $(VENV)/.shown  ## name server and broker in one process, data under ./data, and a pipeline on Spark beside them
 	@exec $(VENV)/bin/turbopump up --data ./data --demo $(ARGS)
+
+cluster: $(VENV)/.run  ## two masters, two slaves, two name servers below ./data-cluster; kills a master, shows what happens
+	@exec $(PY) scripts/cluster.py --data ./data-cluster $(ARGS)
 
 venv: $(VENV)/.dev  ## the development environment
 

@@ -1,4 +1,4 @@
-"""Writes the diagrams of the documentation to docs/pictures: a cluster, the path of a message, exactly once.
+"""Writes the diagrams of the documentation to docs/pictures: a cluster, the path of a message and others.
 
 Run `python scripts/diagrams.py` after a change here. A unit test fails when a committed picture is not what
 this script draws.
@@ -122,7 +122,47 @@ def exactly_once() -> Drawing:
     return drawing
 
 
-DRAWINGS = {"cluster": cluster, "message-path": message_path, "exactly-once": exactly_once}
+def replication() -> Drawing:
+    drawing = Drawing(
+        760,
+        372,
+        "Replication: a slave compares its log with its master's, copies log and tables, and reports",
+    )
+    drawing.box(300, 12, 160, 54, title="Name servers", lines=("who is whose master",), style="ours")
+    drawing.box(170, 120, 150, 76, title="Master", lines=("broker-a, id 0", "stores messages"), style="ours")
+    drawing.box(560, 120, 150, 76, title="Slave", lines=("broker-a, id 1", "copies its master"), style="ours")
+    for x, lines in ((170, ("commit log", "tables")), (560, ("the same bytes", "the same tables"))):
+        drawing.box(x, 282, 150, 70, title="Store", lines=lines)
+    drawing.arrow((245, 196), (245, 282))
+    drawing.arrow((635, 196), (635, 282))
+    drawing.arrow((245, 120), (245, 39), (300, 39), style="dashed")
+    drawing.arrow((635, 120), (635, 39), (460, 39), style="dashed")
+    drawing.text(238, 84, "register", "label", "end")
+    drawing.text(628, 84, "register, ask for the master", "label", "end")
+    drawing.box(12, 122, 104, 72, title="Producers", lines=("send to the", "master"))
+    drawing.arrow((116, 158), (170, 158), style="strong")
+    steps = (
+        (134, 560, 320, "1  compare: checksum of the last MiB", "arrow"),
+        (160, 320, 560, "2  parts of the log, then tables", "strong"),
+        (186, 560, 320, "3  reports: received, on disk", "arrow"),
+    )
+    for y, start, end, label, style in steps:
+        drawing.arrow((start, y), (end - 1 if end > start else end + 1, y), style=style)
+        drawing.text(440, y - 5, label, "label")
+    drawing.text(440, 226, "A SYNC_MASTER answers a send", "small")
+    drawing.text(440, 242, "when a report covers it.", "small")
+    drawing.text(440, 290, "A log that is not a copy stays", "small")
+    drawing.text(440, 306, "as it is: nothing is copied", "small")
+    drawing.text(440, 322, "and nothing acknowledged.", "small")
+    return drawing
+
+
+DRAWINGS = {
+    "cluster": cluster,
+    "message-path": message_path,
+    "exactly-once": exactly_once,
+    "replication": replication,
+}
 
 
 def drawings() -> dict[str, Drawing]:

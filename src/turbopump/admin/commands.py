@@ -6,6 +6,7 @@ from turbopump.admin import (
     connection,
     consumer,
     export,
+    ha,
     message,
     namesrv,
     offset,
@@ -28,6 +29,7 @@ AREAS: dict[str, tuple[AdminCommand, ...]] = {
     "producer": connection.PRODUCER_COMMANDS,
     "namesrv": namesrv.COMMANDS,
     "stats": stats.COMMANDS,
+    "ha": ha.COMMANDS,
     "export": export.COMMANDS,
 }
 

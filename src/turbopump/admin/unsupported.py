@@ -10,8 +10,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
         *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
         *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
     ),
-    "replication": ("haStatus", "getBrokerEpoch", "resetMasterFlushOffset"),
     "a controller": (
+        *("getBrokerEpoch", "resetMasterFlushOffset"),
         *("getSyncStateSet", "getControllerMetaData", "getControllerConfig", "updateControllerConfig"),
         *("electMaster", "cleanBrokerMetadata"),
     ),

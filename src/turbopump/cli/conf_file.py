@@ -1,11 +1,13 @@
-"""A configuration file given to a command: its text, and error lines that name its place."""
+"""A configuration file given to a command: its text, error lines that name its place, and changes of it."""
 
 import contextlib
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from turbopump.cli.failures import USAGE_ERROR, CommandFailure
-from turbopump.protocol.conf import ConfigError, parse_properties
+from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,48 @@ class ConfFile:
     def keys(self) -> set[str]:
         with self.blamed():
             return {entry.key for entry in parse_properties(self.text)}
+
+
+def edited(text: bytes, changes: Mapping[str, str]) -> bytes:
+    """Returns the text of a configuration file with some keys changed; all other lines stay as they are."""
+    lines = text.splitlines(keepends=True)
+    entries = parse_properties(text)
+    begins = [entry.line for entry in entries]
+    left = dict(changes)
+    for entry in reversed(
+        entries
+    ):  # the last one of a key counts: it is changed, those before it are removed
+        if entry.key not in changes:
+            continue
+        end = entry.line
+        while _goes_on(lines[end - 1]) and end < len(lines) and end + 1 not in begins:
+            end += 1
+        new = pack_properties({entry.key: left.pop(entry.key)}) if entry.key in left else b""
+        lines[entry.line - 1 : end] = [new]
+    if left and lines and not lines[-1].endswith((b"\n", b"\r")):
+        lines.append(b"\n")
+    return b"".join([*lines, pack_properties(left)])
+
+
+def _goes_on(line: bytes) -> bool:
+    stripped = line.rstrip(b"\r\n")
+    return (len(stripped) - len(stripped.rstrip(b"\\"))) % 2 == 1
+
+
+def change_file(path: str, changes: Mapping[str, str]) -> str:
+    """Changes some keys of a file, atomically; returns the path of the copy of the old file beside it."""
+    with open(path, "rb") as file:
+        text = file.read()
+    number, kept = 1, f"{path}.old"
+    while os.path.exists(kept):
+        number += 1
+        kept = f"{path}.old.{number}"
+    shutil.copy2(path, kept)
+    unfinished = f"{path}.new"
+    with open(unfinished, "wb") as file:
+        file.write(edited(text, changes))
+        file.flush()
+        os.fsync(file.fileno())
+    shutil.copystat(path, unfinished)
+    os.replace(unfinished, path)
+    return kept

@@ -83,4 +83,8 @@ def of_broker(address: str, answer: Command) -> Health:
     trouble = figures.get("storeTrouble")  # not brokerActive, which is false for healthy slaves of Apache
     if trouble is not None:
         return Health(address, False, f"broker {version} accepts no messages: {trouble}")
+    if figures.get("replicaState") == "stopped":
+        return Health(address, False, f"slave {version} is no copy: {figures.get('replicaTrouble', '')}")
+    if "replicaState" in figures:
+        return Health(address, True, f"slave {version}, {figures['replicaState']}")
     return Health(address, True, f"broker {version}")

@@ -33,6 +33,8 @@ COMMANDS = {
     "quickstart": "run the producer or the consumer of RocketMQ's quick start",
     "export": "export messages of a topic or of a store directory to Parquet files",
     "store": "verify, rebuild, back up or dump a store directory",
+    "replica": "show how far copies of a log are, compare two of them, set the tail of one aside",
+    "promote": "make a slave the master of its broker name, after checks",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
     "help": "explain a command",
 }
@@ -59,6 +61,10 @@ EXAMPLES = {
     "export": "turbopump export --topic orders --since 1d --to orders.parquet\n"
     "turbopump export ./data/store --to exported --by topic,date",
     "store": "turbopump store verify ./data",
+    "replica": "turbopump replica status 10.0.0.6:10911\n"
+    "turbopump replica compare 10.0.0.6:10911 10.0.0.5:10911\n"
+    "turbopump replica resync /data/store 10.0.0.5:10911",
+    "promote": "turbopump promote 10.0.0.6:10911\nturbopump promote conf/2m-2s-sync/broker-a-s.properties",
     "completion": "source <(turbopump completion bash)",
     "help": "turbopump help send\nturbopump help dlq resend",
 }

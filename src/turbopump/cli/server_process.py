@@ -1,28 +1,34 @@
 """Runs a server process: descriptor limit, event loop, signals, orderly stop.
 
 `serve` takes a function that starts servers and pushes their stops on a stack. It returns after one of
-SIGNALS, when all servers have stopped, in reverse order. A second signal does not wait for them.
+SIGNALS, when all servers have stopped, in reverse order. A second signal does not wait for them. Work
+`beside` the servers runs until then; if it fails, the servers stop too and its error is raised.
 """
 
 import asyncio
 import contextlib
 import gc
+import logging
 import resource
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from turbopump.runtime.tasks import Tasks
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 GARBAGE_AFTER = 100_000  # allocated and not freed containers between two garbage collections
 
 StartPosition = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
+Beside = Callable[[], Coroutine[Any, Any, None]]
 
 
-def serve(start: StartPosition) -> int:
+def serve(start: StartPosition, beside: Beside | None = None) -> int:
     """Runs servers that `start` starts and pushes on a stack, until a signal; returns the exit status."""
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(start))
+        return runner.run(_serve(start, beside))
 
 
 def raise_descriptor_limit() -> None:
@@ -54,7 +60,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(start: StartPosition) -> int:
+async def _serve(start: StartPosition, beside: Beside | None = None) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     # A signal that the parent process set to ignore, as nohup does with SIGHUP, stays ignored.
@@ -70,5 +76,21 @@ async def _serve(start: StartPosition) -> int:
     async with contextlib.AsyncExitStack() as stack:
         await start(stack)
         look_for_garbage_less_often()
-        await asked_to_stop.wait()
+        if beside is None:
+            await asked_to_stop.wait()
+        else:
+            await _until(asked_to_stop, beside)
     return 0
+
+
+async def _until(asked_to_stop: asyncio.Event, beside: Beside) -> None:
+    """Runs `beside` until a stop is asked for. Raises its error."""
+    tasks = Tasks(logging.getLogger(__name__))
+    work = tasks.start(beside(), name="beside the servers", log_failure=False)
+    stop = tasks.start(asked_to_stop.wait(), name="wait for a signal")
+    try:
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+    finally:
+        await tasks.close()

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 warning
             )  # not if 127.0.0.1 is the default: then it is expected to be for this machine only
         known_as = server_start.address(host_for_others(host, broker), port)
-        served = {**pages(broker), **name_server_pages(lambda: known_as)}
+        served = {**pages(lambda: broker), **name_server_pages(lambda: known_as)}
         logging.getLogger("turbopump.namesrv").info(namesrv_ready_line(servers, port), extra=logs.PRINTED)
         logging.getLogger("turbopump.broker").info(broker_ready_line(broker), extra=logs.PRINTED)
         http_port = await server_start.start_pages(stack, served, host, options.http_port)

@@ -38,7 +38,7 @@ def test_every_problem_is_named_with_its_line(conf: Callable[[str], str]) -> Non
         "refused: line 2: flushDiskTyp: unknown key; did you mean flushDiskType?",
         "refused: line 3: listenPort: must be a port from 0 to 65535, got 'many'",
         "refused: line 7: fileReservedTime: must be ",
-        "refused: line 9: brokerId: only a slave",
+        "refused: line 9: brokerId: a master must have the id 0",
         "warning: line 4: somethingElse: unknown key, no effect",
         "warning: keys without effect here: sendMessageThreadPoolNums",
         "warning: brokerIP1=127.0.0.1: clients on other machines",
