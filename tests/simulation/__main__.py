@@ -17,6 +17,7 @@ WORLDS = {
     "transactions": "tests.simulation.transactions",
     "ledger": "tests.simulation.ledger",
     "timers": "tests.simulation.timers",
+    "cluster": "tests.simulation.cluster",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

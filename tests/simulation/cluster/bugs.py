@@ -1,0 +1,235 @@
+"""Errors that are planted into the code, each by a small patch, and the anomalies by which they show.
+
+`hunt` runs seeds until the checker has found one. A checker that finds nothing proves nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from tests.simulation.cluster.world import ClusterWorld
+
+from turbopump.broker.consume.reused_offsets import ReusedOffsets
+from turbopump.broker.delay.levels import DelayedMessages
+from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
+from turbopump.broker.replicas.slave_broker import SlaveBroker
+from turbopump.broker.topics import TopicTable
+from turbopump.replication import comparison
+from turbopump.replication.comparison import Relation
+from turbopump.replication.copies import Copies, CopyCount
+from turbopump.replication.master import SlaveConnection
+from turbopump.replication.progress import CopyState
+from turbopump.store.commit_log import ZEROS, CommitLog
+from turbopump.store.delays import DelayHistory
+from turbopump.store.dispatch import Dispatcher
+from turbopump.store.flush import Durability, Flusher
+from turbopump.store.replica_log import ReplicaLog
+from turbopump.testing.loop import run_virtual
+
+Plant = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A planted error, the anomalies that show it, and within how many seeds one of them must be found."""
+
+    name: str
+    plant: Plant
+    shows_as: tuple[str, ...]
+    within: int
+
+
+def hunt(bug: Bug) -> int | None:
+    """Returns how many seeds it took to find the bug; None: it was not found."""
+    with bug.plant():
+        for seed in range(bug.within):
+            with contextlib.suppress(Exception):  # what a broken broker raises is no verdict of the checker
+                found = run_virtual(ClusterWorld(seed).run())
+                if any(one.name in bug.shows_as for one in found):
+                    return seed + 1
+    return None
+
+
+def _replaced(owner: object, name: str, by: Any) -> Plant:
+    return lambda: mock.patch.object(owner, name, by)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Replaces a function that must not be left out."""
+
+
+def _acknowledge_at_once(
+    self: Copies, end: int, needed: int, deadline: float, done: Callable[[CopyCount], None]
+) -> None:
+    done(CopyCount(needed, 0, True))
+
+
+@contextlib.contextmanager
+def _count_slaves_ahead() -> Iterator[None]:
+    """Takes a slave that is ahead for a copy, and believes its reports, as Apache does."""
+    judge = comparison.judge
+
+    def lenient(*args: Any) -> Relation:
+        found = judge(*args)
+        return Relation.COPY if found is Relation.AHEAD else found
+
+    def begin_anywhere(self: SlaveConnection, offset: int) -> bool:
+        self.next_offset = offset
+        return True
+
+    with (
+        mock.patch.object(comparison, "judge", lenient),
+        mock.patch.object(SlaveConnection, "_begin_at", begin_anywhere),
+        mock.patch.object(SlaveConnection, "_reported", SlaveConnection._count),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _keep_the_highest() -> Iterator[None]:
+    """Counts the highest report that ever came, also when that slave is gone, or the log is shorter now."""
+    reported, highest = Copies.reported, [-1]
+
+    def note(self: Copies, slave: Any, received: int, synced: int = -1) -> None:
+        highest[0] = max(highest[0], received)
+        reported(self, slave, received, synced)
+
+    def count(self: Copies, end: int, needed: int) -> CopyCount:
+        copies = 2 if highest[0] >= end else 1
+        return CopyCount(copies, 0, copies >= needed)
+
+    with mock.patch.object(Copies, "reported", note), mock.patch.object(Copies, "count", count):
+        yield
+
+
+@contextlib.contextmanager
+def _append_later() -> Iterator[None]:
+    """Counts bytes as copied that are appended half a second later."""
+    append, late = ReplicaLog.append, dict[ReplicaLog, list[bytes]]()
+
+    def appended(self: ReplicaLog) -> None:
+        for data in late.pop(self, []):
+            append(self, memoryview(data))
+
+    def keep(self: ReplicaLog, data: memoryview) -> None:
+        if self not in late:
+            asyncio.get_running_loop().call_later(0.5, appended, self)
+        late.setdefault(self, []).append(bytes(data))
+
+    def end(self: ReplicaLog) -> int:
+        return self._log.end + sum(map(len, late.get(self, ())))
+
+    with mock.patch.object(ReplicaLog, "append", keep), mock.patch.object(ReplicaLog, "end", property(end)):
+        yield
+
+
+def _clear_in_memory(self: CommitLog, mapped: Any, begin: int, end: int) -> None:
+    mapped.buffer[begin:end] = ZEROS[: end - begin]
+
+
+@contextlib.contextmanager
+def _copied_delays_are_over() -> Iterator[None]:
+    """Forgets the delay of messages that a slave copied."""
+    dispatch, delay_ms, copying = Dispatcher.dispatch_copied, DelayHistory.delay_ms, [False]
+
+    def dispatch_copied(self: Dispatcher, found: Any) -> None:
+        copying[0] = True
+        dispatch(self, found)
+        copying[0] = False
+
+    def no_delay(self: DelayHistory, level: int, offset: int) -> int:
+        return 0 if copying[0] else delay_ms(self, level, offset)
+
+    with (
+        mock.patch.object(Dispatcher, "dispatch_copied", dispatch_copied),
+        mock.patch.object(DelayHistory, "delay_ms", no_delay),
+    ):
+        yield
+
+
+async def _forget_what_was_delivered(self: DelayedMessages) -> None:
+    """Replaces the reading of the log for copies of delayed messages."""
+
+
+@contextlib.contextmanager
+def _synced_at_once() -> Iterator[None]:
+    """Says that a message is on the disk when it is in memory; syncs come later, by themselves."""
+
+    def durable(self: Flusher, offset: int, done: Callable[[Durability], None]) -> None:
+        done(Durability.DISK)
+
+    with mock.patch.object(Flusher, "durable", durable), mock.patch.object(Flusher, "want", _nothing):
+        yield
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+BUGS = (
+    Bug(
+        "acknowledge before the slave has it",
+        _replaced(Copies, "wait", _acknowledge_at_once),
+        ("receipt",),
+        10,
+    ),
+    Bug("a highest acknowledgement that never falls", _keep_the_highest, ("receipt",), 20),
+    Bug("count a slave that is ahead", _count_slaves_ahead, ("receipt", "not a copy"), 60),
+    Bug("acknowledge without appending", _append_later, ("receipt",), 20),
+    Bug(
+        "take other records for a copy",
+        _replaced(comparison, "judge", _always(Relation.COPY)),
+        ("not a copy", "receipt"),
+        60,
+    ),
+    Bug(
+        "truncation only in memory",
+        _replaced(CommitLog, "_clear", _clear_in_memory),
+        ("resurrected", "inconsistent offsets"),
+        200,
+    ),
+    Bug(
+        "forgotten offsets on the slave",
+        _replaced(SlaveBroker, "_take_offsets", _nothing),
+        ("lost commit",),
+        100,
+    ),
+    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 400),
+    Bug("promote an incomplete copy", _replaced(CopyState, "missing", _always("")), ("lost write",), 100),
+    Bug("delayed messages delivered early", _copied_delays_are_over, ("early",), 60),
+    Bug(
+        "delayed messages delivered twice",
+        _replaced(DelayedMessages, "_look_back", _forget_what_was_delivered),
+        ("duplicate",),
+        30,
+    ),
+    Bug(
+        "a wait without a deadline",
+        _replaced(ReplicaAcknowledgement, "_expire", _nothing),
+        ("no answer",),
+        60,
+    ),
+    Bug(
+        "offsets given a second time",
+        _replaced(ReusedOffsets, "is_void", _always(False)),
+        ("skipped poll",),
+        150,
+    ),
+    Bug(
+        "offsets beyond the end",
+        _replaced(CommittedOffsets, "clamp", _always(0)),
+        ("offset beyond end", "lost commit"),
+        60,
+    ),
+    Bug(
+        "acknowledge before the disk has it",
+        _synced_at_once,
+        ("lost write",),
+        10,
+    ),
+)
+"""All planted bugs."""

@@ -1,0 +1,377 @@
+"""Judges the history of a simulated cluster. Pure: history and final state in, anomalies out.
+
+The names are those of Jepsen's checker for logs, and RocketMQ's own:
+
+    lost write             a message that must exist, by its receipt and by what was lost since, does not
+    receipt                fewer brokers had a message than its receipt says
+    duplicate              one message at two places of the log
+    inconsistent offsets   two messages at one offset, or a message elsewhere than its receipt says
+    resurrected            a message is back that was cut from the log
+    write inversion        a message stands before one that was acknowledged before it was sent
+    unseen                 a message in the log that its queue does not show
+    non-monotonic poll     a reader was sent back, or forward over messages, without a reason
+    skipped poll           a message that the reader never got
+    offset beyond end      a committed offset behind the end of its queue
+    lost commit            a committed offset went back without a reason
+    lost topic             a topic that was acknowledged does not exist
+    early                  a delayed message was delivered before its time
+    half visible           a message of a transaction that nobody committed
+    aborted read           a message of a transaction that was rolled back
+    not a copy             a slave's log differs from its master's, or it does not follow at the end
+    no answer              a request without an answer, although nothing was wrong
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from tests.simulation.cluster.history import (
+    Broken,
+    Committed,
+    Cut,
+    Ended,
+    Fault,
+    History,
+    Kind,
+    Loss,
+    Lost,
+    Made,
+    Moved,
+    Opened,
+    PairEnd,
+    Pulled,
+    Sent,
+    Stored,
+    Unanswered,
+)
+
+TOPIC = "T"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+SETTLED_S = 4.0  # tables are saved each second, pushed at once, and saved by slaves within a second
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """One broken guarantee."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+def check(history: History, ends: list[PairEnd]) -> list[Anomaly]:
+    """Returns everything that is wrong."""
+    found = [Anomaly(one.name, one.text) for one in history.events if isinstance(one, Broken)]
+    for end in ends:
+        found += _PairCheck(history, end).run()
+    return found
+
+
+class _PairCheck:
+    """The checks of one pair."""
+
+    def __init__(self, history: History, end: PairEnd) -> None:
+        self._events = [one for one in history.events if getattr(one, "pair", None) == end.pair]
+        self._end = end
+        self._sent = self._of(Sent)
+        self._losses = self._of(Loss)
+        self._cuts = self._of(Cut)
+        self._faults = self._of(Fault)
+        self._by_name: dict[str, list[Stored]] = defaultdict(list)
+        for stored in end.log:
+            self._by_name[stored.name].append(stored)
+
+    def run(self) -> list[Anomaly]:
+        found = [
+            *self._receipts(),
+            *self._survivors(),
+            *self._places(),
+            *self._offsets_used_twice(),
+            *self._order(),
+            *self._queues(),
+            *self._polls(),
+            *self._commits(),
+            *self._topics(),
+            *self._delays(),
+            *self._transactions(),
+            *self._slaves(),
+            *self._answers(),
+        ]
+        return [Anomaly(one.name, f"{self._end.pair}: {one.text}") for one in found]
+
+    def _of(self, kind: type[E]) -> list[E]:
+        return [one for one in self._events if isinstance(one, kind)]
+
+    # copies
+
+    def _receipts(self) -> Iterator[Anomaly]:
+        for sent in self._sent:
+            lost = {one.node for one in self._losses if sent.begin <= one.at <= sent.at}
+            if sent.holders + len(lost) < sent.replicas:
+                yield Anomaly(
+                    "receipt",
+                    f"{sent.name} at {sent.offset} was acknowledged at {sent.at:.3f} with {sent.replicas} "
+                    f"replicas, {sent.holders} brokers had it",
+                )
+
+    def _survivors(self) -> Iterator[Anomaly]:
+        for sent in self._sent:
+            topic = {Kind.PLAIN: TOPIC, Kind.DELAYED: SCHEDULE_TOPIC, Kind.HALF: HALF_TOPIC}[sent.kind]
+            if any(one.topic == topic for one in self._by_name[sent.name]):
+                continue
+            if self._must_exist(sent):
+                yield Anomaly(
+                    "lost write",
+                    f"{sent.name} at {sent.offset}, acknowledged at {sent.at:.3f} by {sent.node} "
+                    f"({sent.durability}, {sent.replicas} replicas, {sent.on_disk} on disk), is gone; lost "
+                    f"since: {self._lost_since(sent) or 'nothing'}",
+                )
+
+    def _must_exist(self, sent: Sent) -> bool:
+        """Whether fewer copies died than the receipt names; a crash of a machine leaves those on disk."""
+        lost = self._lost_since(sent)
+        if sent.durability == "disk" and lost.get(sent.node) is Lost.MACHINE:
+            return True
+        whole = sum(why is not Lost.MACHINE for why in lost.values())
+        in_memory = min(len(lost) - whole, sent.replicas - sent.on_disk)
+        return whole + in_memory < sent.replicas
+
+    def _lost_since(self, sent: Sent) -> dict[str, Lost]:
+        lost: dict[str, Lost] = {}
+        for one in self._losses:
+            if (
+                one.at >= sent.begin
+                and one.end < sent.end
+                and lost.get(one.node, Lost.MACHINE) is Lost.MACHINE
+            ):
+                lost[one.node] = one.why
+        return lost
+
+    # places
+
+    def _places(self) -> Iterator[Anomaly]:
+        for name, places in self._by_name.items():
+            topics = Counter(one.topic for one in places)
+            for topic in (TOPIC, SCHEDULE_TOPIC):  # a half message is written again when its check is put off
+                if topics[topic] > 1:
+                    offsets = [one.offset for one in places if one.topic == topic]
+                    yield Anomaly("duplicate", f"{name} is at {offsets} of the log, in topic {topic}")
+        for sent in self._sent:
+            for stored in self._by_name[sent.name] if sent.kind is not Kind.HALF else ():
+                is_delivered = sent.kind is Kind.DELAYED and stored.topic == TOPIC
+                if not is_delivered and stored.offset != sent.offset:
+                    yield Anomaly(
+                        "inconsistent offsets",
+                        f"{sent.name} is at {stored.offset}, its receipt says {sent.offset}",
+                    )
+                if not is_delivered and self._is_gone(sent):
+                    yield Anomaly("resurrected", f"{sent.name} at {sent.offset} was cut, and is back")
+
+    def _is_gone(self, sent: Sent) -> bool:
+        """Whether a cut took the message, and no slave was promoted since that had kept it."""
+        gone = False
+        for cut in sorted(self._cuts, key=lambda one: one.at):
+            if sent.at <= cut.at:
+                gone = (gone or cut.end <= sent.offset) and cut.adopted < sent.end
+        return gone
+
+    def _offsets_used_twice(self) -> Iterator[Anomaly]:
+        seen: dict[tuple[int, int], list[tuple[float, int, str]]] = defaultdict(list)
+        for sent in self._sent:
+            if sent.kind is Kind.PLAIN:
+                seen[sent.queue_id, sent.queue_offset].append((sent.at, sent.offset, sent.name))
+        for pulled in self._of(Pulled):
+            for one in pulled.found:
+                seen[pulled.queue_id, one.queue_offset].append((pulled.at, one.offset, one.name))
+        for stored in self._end.log:
+            if stored.topic == TOPIC:
+                place = stored.queue_id, stored.queue_offset
+                seen[place].append((float("inf"), stored.offset, stored.name))
+        for (queue_id, queue_offset), all_seen in seen.items():
+            all_seen.sort()
+            for (at, offset, name), (later, _, other) in pairwise(all_seen):
+                if name != other and not self._is_cut(offset, at, later):
+                    yield Anomaly(
+                        "inconsistent offsets",
+                        f"queue {queue_id} had {name} at {queue_offset} at {at:.3f}, then {other}",
+                    )
+
+    def _is_cut(self, offset: int, begin: float, until: float) -> bool:
+        return any(begin <= cut.at <= until and cut.end <= offset for cut in self._cuts)
+
+    def _order(self) -> Iterator[Anomaly]:
+        """Checks that what was sent after an acknowledgement stands behind it."""
+        by_queue: dict[int, list[tuple[Sent, Stored]]] = defaultdict(list)
+        for sent in self._sent:
+            for stored in self._by_name[sent.name] if sent.kind is Kind.PLAIN else ():
+                if stored.topic == TOPIC:
+                    by_queue[stored.queue_id].append((sent, stored))
+        for queue_id, pairs in by_queue.items():
+            pairs.sort(key=lambda pair: pair[1].queue_offset)
+            latest = pairs[0][0]
+            for sent, _ in pairs[1:]:
+                if sent.at < latest.begin:
+                    yield Anomaly(
+                        "write inversion",
+                        f"queue {queue_id}: {sent.name}, acknowledged at {sent.at:.3f}, stands behind "
+                        f"{latest.name}, sent at {latest.begin:.3f}",
+                    )
+                if sent.begin > latest.begin:
+                    latest = sent
+
+    # reading
+
+    def _queues(self) -> Iterator[Anomaly]:
+        expected: dict[int, list[Stored]] = defaultdict(list)
+        for stored in self._end.log:
+            if stored.topic == TOPIC:
+                expected[stored.queue_id].append(stored)
+        for queue_id, all_stored in expected.items():
+            shown = self._end.readable.get(queue_id, ())
+            names = tuple(one.name for one in all_stored)
+            offsets = [one.queue_offset for one in all_stored]
+            if offsets != list(range(len(offsets))):
+                yield Anomaly("inconsistent offsets", f"queue {queue_id} has offsets {offsets}")
+            elif shown != names:
+                missing = [name for name in names if name not in shown]
+                yield Anomaly("unseen", f"queue {queue_id} shows {len(shown)} of {len(names)}: {missing[:5]}")
+
+    def _polls(self) -> Iterator[Anomaly]:
+        seen = {
+            (pulled.queue_id, one.queue_offset, one.name)
+            for pulled in self._of(Pulled)
+            for one in pulled.found
+        }
+        if any(cut.end == 0 for cut in self._cuts):
+            return  # a broker with an empty disk knows nothing of the offsets that its readers had
+        for queue_id, names in self._end.readable.items():
+            skipped = [
+                (offset, name) for offset, name in enumerate(names) if (queue_id, offset, name) not in seen
+            ]
+            if skipped:
+                yield Anomaly("skipped poll", f"queue {queue_id}: the reader never got {skipped[:5]}")
+        for moved in self._of(Moved):
+            # A broker that was killed cannot know that nothing is lost: readers go back to what is committed.
+            had_reason = sum(opened.at <= moved.at for opened in self._of(Opened)) > 1
+            if moved.after > moved.before or not had_reason:
+                yield Anomaly(
+                    "non-monotonic poll",
+                    f"queue {moved.queue_id}: sent from {moved.before} to {moved.after} at {moved.at:.3f}",
+                )
+
+    # tables
+
+    def _commits(self) -> Iterator[Anomaly]:
+        for queue_id, offset in self._end.offsets.items():
+            end = len(self._end.readable.get(queue_id, ()))
+            if offset > end:
+                yield Anomaly("offset beyond end", f"queue {queue_id}: {offset} of {end}")
+        for opened in self._of(Opened):
+            yield from self._kept_at(opened.at, opened.offsets)
+            for queue_id, offset in opened.offsets.items():
+                if offset > opened.ends.get(queue_id, 0):
+                    yield Anomaly(
+                        "offset beyond end",
+                        f"queue {queue_id}: {offset} of {opened.ends.get(queue_id, 0)} at {opened.at:.3f}",
+                    )
+        yield from self._kept_at(float("inf"), self._end.offsets)
+
+    def _kept_at(self, until: float, offsets: dict[int, int]) -> Iterator[Anomaly]:
+        """Checks that a table of offsets has everything that was committed and settled by then."""
+        kept: dict[int, Committed] = {}
+        for one in self._of(Committed):
+            if one.at < until and one.queue_id in kept and one.offset < kept[one.queue_id].offset:
+                del kept[one.queue_id]
+            if one.at + SETTLED_S < until and self._is_settled(one.at):
+                kept[one.queue_id] = one
+        for queue_id, one in kept.items():
+            if offsets.get(queue_id, -1) < one.offset and not self._was_cut_after(one.at):
+                yield Anomaly(
+                    "lost commit",
+                    f"queue {queue_id}: {one.offset} was committed at {one.at:.3f}; at {until:.3f} it is "
+                    f"{offsets.get(queue_id, -1)}",
+                )
+
+    def _was_cut_after(self, at: float) -> bool:
+        """Whether a cut took messages that were there at that time: readers had to go back."""
+        return any(
+            cut.at >= at and any(sent.end > cut.end and sent.begin < cut.at for sent in self._sent)
+            for cut in self._cuts
+        )
+
+    def _is_settled(self, at: float) -> bool:
+        """Whether what was acknowledged at that time had time to reach the disk and the slaves."""
+        return not any(fault.begin < at + SETTLED_S and at < fault.until for fault in self._faults)
+
+    def _topics(self) -> Iterator[Anomaly]:
+        for made in self._of(Made):
+            if any(cut.end == 0 and cut.at >= made.at for cut in self._cuts):
+                continue  # the master's disk was replaced by an empty one
+            if self._is_settled(made.at) and self._end.topics.get(made.topic) != made.queues:
+                yield Anomaly(
+                    "lost topic",
+                    f"{made.topic} was made with {made.queues} queues at {made.at:.3f}; at the end it has "
+                    f"{self._end.topics.get(made.topic)}",
+                )
+
+    # messages that wait
+
+    def _delays(self) -> Iterator[Anomaly]:
+        delay_ms = {sent.name: sent.delay_s * 1000 for sent in self._sent if sent.kind is Kind.DELAYED}
+        for name, places in self._by_name.items():
+            waited = [one for one in places if one.topic == SCHEDULE_TOPIC]
+            delivered = [one for one in places if one.topic == TOPIC]
+            if waited and not delivered:
+                yield Anomaly("lost write", f"{name} at {waited[0].offset} was never delivered")
+            if waited and delivered and name in delay_ms:
+                took_ms = delivered[0].stored_ms - waited[0].stored_ms
+                if took_ms < delay_ms[name] - self._end.clock_jumps_ms:
+                    yield Anomaly("early", f"{name} waited {took_ms} of {delay_ms[name]:.0f} ms")
+
+    def _transactions(self) -> Iterator[Anomaly]:
+        ends: dict[str, list[Ended]] = defaultdict(list)
+        for one in self._of(Ended):
+            ends[one.name].append(one)
+        for name, places in self._by_name.items():
+            is_half = any(one.topic == HALF_TOPIC for one in places)
+            delivered = [one for one in places if one.topic == TOPIC]
+            wanted = {one.is_commit for one in ends[name]}
+            if is_half and delivered and not wanted:
+                yield Anomaly("half visible", f"{name} at {delivered[0].offset} was never committed")
+            if is_half and delivered and wanted == {False}:
+                yield Anomaly("aborted read", f"{name} at {delivered[0].offset} was rolled back")
+            committed = [one for one in ends[name] if one.is_acknowledged]
+            is_kept = any(not self._has_lost_since(one.begin) for one in committed)
+            if is_half and not delivered and wanted == {True} and is_kept:
+                yield Anomaly("lost write", f"{name} was committed and is not delivered")
+
+    def _has_lost_since(self, at: float) -> bool:
+        return any(one.at >= at for one in (*self._losses, *self._cuts))
+
+    # the rest
+
+    def _slaves(self) -> Iterator[Anomaly]:
+        for slave in self._end.slaves:
+            if slave.equal != slave.end:
+                yield Anomaly(
+                    "not a copy",
+                    f"the log of {slave.node} ends at {slave.end}, and equals its master's up to "
+                    f"{slave.equal}; it is {slave.state}",
+                )
+            elif slave.state != "following" or slave.end != self._end.log_end:
+                yield Anomaly(
+                    "not a copy",
+                    f"{slave.node} is {slave.state} at {slave.end}; its master's log ends at "
+                    f"{self._end.log_end}",
+                )
+
+    def _answers(self) -> Iterator[Anomaly]:
+        for one in self._of(Unanswered):
+            yield Anomaly("no answer", f"{one.what} of {one.begin:.3f} had no answer at {one.at:.3f}")

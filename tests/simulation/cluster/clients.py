@@ -1,0 +1,280 @@
+"""Senders and a reader of one pair: raw requests, each answer noted in the history."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from tests.simulation.cluster.history import (
+    Committed,
+    Ended,
+    Found,
+    History,
+    Kind,
+    Moved,
+    Pulled,
+    Sent,
+    Unanswered,
+)
+from tests.simulation.cluster.node import CONSUMERS, TOPIC, Node
+
+from turbopump.protocol import properties as props
+from turbopump.protocol import record
+from turbopump.protocol.bodies import TopicRouteData
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.headers.offsets import UpdateConsumerOffsetRequest
+from turbopump.protocol.headers.send import EndTransactionRequest
+from turbopump.protocol.ids import parse_offset_id
+from turbopump.remoting.client import Client
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+
+CALL_S = 15.0  # longer than a sync, or a slave, may keep a send waiting
+ROUTE_S = 2.0
+STORED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+DELAYS_S = {1: 1.0, 2: 5.0, 3: 10.0}
+HALF_FLAG, COMMIT, ROLLBACK = 4, 8, 12
+
+
+class Surroundings(Protocol):
+    """The world as its clients see it."""
+
+    @property
+    def chance(self) -> Chance: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def history(self) -> History: ...
+    @property
+    def name_servers(self) -> list[str]: ...
+    def nodes_of(self, pair: str) -> list[Node]: ...
+    def next_name(self, pair: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What the senders of a world do."""
+
+    kinds: tuple[Kind, ...]
+    body_sizes: tuple[int, ...]
+    pause_s: float
+    queues: int
+
+
+class PairClient:
+    """Finds the master of a pair by the name servers, and calls it."""
+
+    def __init__(self, world: Surroundings, pair: str, client: Client) -> None:
+        self.world = world
+        self.pair = pair
+        self._client = client
+        self._master: str | None = None
+
+    async def call_master(self, command: Command, what: str) -> tuple[Node, Command] | None:
+        """Returns the node that answered, and its answer; None: no master, or the connection was lost."""
+        clock, begin = self.world.clock, self.world.clock.monotonic()
+        if self._master is None:
+            self._master = await self._find()
+        node = next((one for one in self.world.nodes_of(self.pair) if one.address == self._master), None)
+        if node is None:
+            self._master = None
+            return None
+        life = node.life
+        try:
+            return node, await self._client.call(node.address, command, CALL_S)
+        except TimeoutError:
+            now = clock.monotonic()
+            if now - begin >= CALL_S and node.is_up and node.life == life:
+                self.world.history.add(Unanswered(begin, now, self.pair, f"{what} to {node.name}"))
+        except OSError:
+            pass
+        self._master = None
+        return None
+
+    def forget_master(self) -> None:
+        """Asks the name servers again: the broker that answered is not the master."""
+        self._master = None
+
+    async def _find(self) -> str | None:
+        chance = self.world.chance
+        for address in chance.sample(self.world.name_servers, len(self.world.name_servers)):
+            command = Command(int(RequestCode.GET_ROUTEINFO_BY_TOPIC), ext={"topic": "TBW102"})
+            with contextlib.suppress(OSError):
+                answer = await self._client.call(address, command, ROUTE_S)
+                if answer.code == ResponseCode.SUCCESS:
+                    for broker in TopicRouteData.decode(answer.body).brokerDatas:
+                        if broker.brokerName == self.pair and 0 in broker.brokerAddrs:
+                            return broker.brokerAddrs[0]
+        return None
+
+
+class Sender(PairClient):
+    """Sends messages to one queue of a pair, one after the other."""
+
+    def __init__(self, world: Surroundings, pair: str, client: Client, queue_id: int, habits: Habits) -> None:
+        super().__init__(world, pair, client)
+        self._queue_id = queue_id
+        self._habits = habits
+
+    async def run(self) -> None:
+        chance = self.world.chance
+        while True:
+            kind = chance.choice(self._habits.kinds)
+            if not await self.send(kind):
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(chance.uniform(0, 2 * self._habits.pause_s))
+
+    async def send(self, kind: Kind) -> bool:
+        """Sends one message, and ends it if it is a transaction. Returns whether it was stored."""
+        chance, history = self.world.chance, self.world.history
+        name = self.world.next_name(self.pair)
+        level = chance.choice(list(DELAYS_S)) if kind is Kind.DELAYED else 0
+        body = name.encode() + b"|" + bytes(chance.choice(self._habits.body_sizes))
+        begin = self.world.clock.monotonic()
+        found = await self.call_master(self._command(name, kind, level, body), f"send of {name}")
+        if found is None:
+            return False
+        node, answer = found
+        if answer.code not in STORED:
+            history.tell(self.world.clock.monotonic(), f"{node.name} refuses {name}: {answer.code}")
+            self.forget_master()
+            return False
+        sent = self._note(begin, node, name, kind, answer, DELAYS_S.get(level, 0.0))
+        if kind is Kind.HALF and sent is not None:
+            await self._end(sent)
+        return True
+
+    def _command(self, name: str, kind: Kind, level: int, body: bytes) -> Command:
+        pairs = {props.UNIQUE_KEY: name, "WAIT": "true"}
+        if kind is Kind.DELAYED:
+            pairs[props.DELAY] = str(level)
+        if kind is Kind.HALF:
+            pairs |= {props.TRANSACTION_PREPARED: "true", props.PRODUCER_GROUP: "PG"}
+        flag = HALF_FLAG if kind is Kind.HALF else 0
+        ext = {
+            "a": "PG", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(self._queue_id), "f": str(flag),
+            "g": "0", "h": "0", "i": props.pack(pairs), "j": "0", "k": "false", "m": "false",
+        }  # fmt: skip
+        return Command(int(RequestCode.SEND_MESSAGE_V2), ext=ext, body=body)
+
+    def _note(
+        self, begin: float, node: Node, name: str, kind: Kind, answer: Command, delay_s: float
+    ) -> Sent | None:
+        """Notes a receipt, and which disks have the record that it names."""
+        fields, now = answer.ext or {}, self.world.clock.monotonic()
+        offset = parse_offset_id(fields["msgId"])[2]
+        stored = node.bytes_at(offset)
+        if stored is None or name.encode() not in stored:
+            return None  # the broker died between its answer and now
+        nodes = self.world.nodes_of(self.pair)
+        replicas, durability = int(fields["replicas"]), fields["durability"]
+        sent = Sent(
+            begin=begin,
+            at=now,
+            pair=self.pair,
+            node=node.name,
+            name=name,
+            kind=kind,
+            queue_id=self._queue_id,
+            queue_offset=int(fields["queueOffset"]),
+            offset=offset,
+            end=offset + len(stored),
+            code=answer.code,
+            durability=durability,
+            replicas=replicas,
+            on_disk=int(fields.get("replicasOnDisk", durability == "disk")),
+            holders=sum(one.holds(offset, stored) for one in nodes),
+            delay_s=delay_s,
+        )
+        self.world.history.add(sent)
+        self.world.history.tell(
+            now,
+            f"{node.name} has {name} ({kind.value}) at {offset}, queue {sent.queue_id} offset "
+            f"{sent.queue_offset}: code {answer.code}, {durability}, {replicas} replicas, "
+            f"{sent.on_disk} on disk",
+        )
+        return sent
+
+    async def _end(self, sent: Sent) -> None:
+        """Commits or rolls back, sometimes twice, sometimes not at all."""
+        chance = self.world.chance
+        is_commit = chance.random() < 0.7
+        for _ in range(chance.choice([0, 1, 1, 1, 2])):
+            header = EndTransactionRequest(
+                "PG", sent.queue_offset, sent.offset, COMMIT if is_commit else ROLLBACK, sent.name
+            )
+            begin = self.world.clock.monotonic()
+            word = "commit" if is_commit else "rollback"
+            found = await self.call_master(
+                request(RequestCode.END_TRANSACTION, header), f"{word} of {sent.name}"
+            )
+            is_acknowledged = found is not None and found[1].code == ResponseCode.SUCCESS
+            self.world.history.add(Ended(begin, self.pair, sent.name, is_commit, is_acknowledged))
+            code = "no answer" if found is None else f"code {found[1].code}"
+            self.world.history.tell(self.world.clock.monotonic(), f"{word} of {sent.name}: {code}")
+
+
+class Reader(PairClient):
+    """Reads all queues of a pair from its master, and commits."""
+
+    def __init__(self, world: Surroundings, pair: str, client: Client, queues: int) -> None:
+        super().__init__(world, pair, client)
+        self._position = dict.fromkeys(range(queues), 0)
+
+    async def run(self) -> None:
+        while True:
+            for queue_id in self._position:
+                await self._read(queue_id)
+            await asyncio.sleep(self.world.chance.choice([0.2, 1, 3]))
+
+    async def _read(self, queue_id: int) -> None:
+        position = self._position[queue_id]
+        ext = {
+            "consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": str(queue_id),
+            "queueOffset": str(position), "maxMsgNums": "32", "sysFlag": "20", "commitOffset": "0",
+            "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        }  # fmt: skip
+        command = Command(int(RequestCode.PULL_MESSAGE), ext=ext)
+        found = await self.call_master(command, f"pull of queue {queue_id}")
+        if found is None:
+            return
+        node, answer = found
+        now, history = self.world.clock.monotonic(), self.world.history
+        if not node.is_master:
+            self.forget_master()
+            return
+        if answer.code == ResponseCode.SUCCESS:
+            records = list(record.decode_all(answer.body))
+            seen = tuple(Found(one.queue_offset, one.physical_offset, name_of(one.body)) for one in records)
+            history.add(Pulled(now, self.pair, queue_id, seen))
+            self._position[queue_id] = records[-1].queue_offset + 1
+            await self._commit(queue_id)
+        elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            after = int((answer.ext or {})["nextBeginOffset"])
+            history.tell(now, f"{node.name} sends the reader of queue {queue_id} from {position} to {after}")
+            history.add(Moved(now, self.pair, queue_id, position, after))
+            self._position[queue_id] = after
+
+    async def _commit(self, queue_id: int) -> None:
+        offset = self._position[queue_id]
+        header = UpdateConsumerOffsetRequest(
+            consumerGroup=CONSUMERS, topic=TOPIC, queueId=queue_id, commitOffset=offset
+        )
+        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        command.language = "GO"  # a consumer that waits for the answer; Java's do not
+        found = await self.call_master(command, f"commit of queue {queue_id}")
+        if found is not None and found[1].code == ResponseCode.SUCCESS and found[0].is_master:
+            now = self.world.clock.monotonic()
+            self.world.history.add(Committed(now, self.pair, queue_id, offset))
+            self.world.history.tell(now, f"{found[0].name} has offset {offset} of queue {queue_id}")
+
+
+def name_of(body: bytes) -> str:
+    """Returns the name that a message begins with."""
+    return body.partition(b"|")[0].decode()

@@ -1,0 +1,197 @@
+"""A broker of a simulated cluster, with its own host, disk and clock, and its log as the disk has it."""
+
+import asyncio
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol
+from unittest import mock
+
+from turbopump.broker.config import BrokerConfig, load
+from turbopump.broker.server import Broker
+from turbopump.broker.tables import Tables
+from turbopump.protocol.record import Record, decode, measure
+from turbopump.runtime.chance import Chance
+from turbopump.store.store import Store
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock
+from turbopump.testing.network import MemoryNetwork
+from turbopump.testing.simulated_files import Survival
+
+PORT = 10911
+FILE_SIZE = 1 << 16
+TOPIC, CONSUMERS = "T", "CG"
+LOG_DIR, ASIDE_DIR = "/store/commitlog", "/store/set-aside"
+
+running: ContextVar[str] = ContextVar("running", default="world")
+"""Name of the node that a task belongs to: a killed process takes its tasks along."""
+
+
+class NodeClock(VirtualClock):
+    """The clock of one machine: its wall clock may be set, its monotonic one goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._set_by_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._set_by_ms
+
+    def jump(self, milliseconds: int) -> None:
+        self._set_by_ms += milliseconds
+
+
+class Machines(Protocol):
+    """What the nodes of a world share."""
+
+    @property
+    def chance(self) -> Chance: ...
+    @property
+    def network(self) -> MemoryNetwork: ...
+    @property
+    def tasks(self) -> dict[str, list[asyncio.Task[Any]]]: ...
+
+
+class Node:
+    """One broker; it can be stopped, killed, crash with its machine, lose its disk, and start again."""
+
+    def __init__(self, world: Machines, pair: str, name: str, ip: str, common: str) -> None:
+        self.pair = pair
+        self.name = name
+        self.ip = ip
+        self.address = f"{ip}:{PORT}"
+        self.role = "SLAVE"
+        self.broker_id = 1
+        self.clock = NodeClock()
+        self.disk = SimulatedDisk(world.chance, self.clock)
+        self.broker: Broker | None = None
+        self.life = 0
+        self.is_machine_down = False
+        """Whether its last stop was a crash of the machine, after which a part of the log may be gone."""
+        self.is_new = False
+        """Whether its disk was replaced by an empty one."""
+        self.crashed_at = 0.0
+        self.opened_end = 0
+        """Where its log ended when it was opened: after that, delayed messages may be delivered at once."""
+        self._world = world
+        self._common = common
+
+    @property
+    def is_up(self) -> bool:
+        return self.broker is not None
+
+    @property
+    def is_master(self) -> bool:
+        return self.role != "SLAVE"
+
+    @property
+    def store(self) -> Store:
+        assert self.broker is not None, f"{self.name} does not run"
+        assert self.broker._store is not None, f"{self.name} does not run"
+        return self.broker._store
+
+    @property
+    def config(self) -> BrokerConfig:
+        own = f"brokerName={self.pair}\nbrokerIP1={self.ip}\n"
+        role = f"brokerRole={self.role}\nbrokerId={self.broker_id}\n"
+        return load(self._common + own + role).config
+
+    async def start(self) -> None:
+        """Starts the broker in its present role."""
+        world = self._world
+        self.life += 1
+        self.workers = SimulatedWorkers(self.disk)
+        network = world.network.at(self.ip)
+        broker = Broker(
+            self.config, network, self.clock, self.disk, self.workers, world.chance, lambda: self.ip
+        )
+        token = running.set(self.name)
+        try:
+            with mock.patch("turbopump.broker.server.Tables", self._new_tables):
+                await asyncio.create_task(broker.start())
+        finally:
+            running.reset(token)
+        self.broker = broker
+
+    def _new_tables(self, *args: Any) -> Tables:
+        self.tables, store = Tables(*args), args[2]
+        self.opened_end = store.log.end
+        return self.tables
+
+    def committed(self) -> dict[int, int]:
+        """Returns by queue what the readers have committed here."""
+        return self.tables.offsets.of_group(CONSUMERS, TOPIC)
+
+    def queue_ends(self) -> dict[int, int]:
+        """Returns where the queues of the topic end."""
+        return {queue.queue_id: queue.max_offset for queue in self.store.queues.of(TOPIC)}
+
+    def topics(self) -> dict[str, int]:
+        """Returns the topics without messages, and how many queues they have."""
+        names = self.tables.topics.registrations().topicConfigTable
+        return {name: topic.writeQueueNums for name, topic in names.items() if name.startswith("made-")}
+
+    async def stop(self) -> None:
+        """Stops the broker in order."""
+        if self.broker is not None:
+            broker, self.broker = self.broker, None
+            await broker.stop()
+            self._world.tasks.pop(self.name, None)
+
+    async def die(self, survival: Survival) -> None:
+        """Ends the process at once; with it the machine, unless `survival` keeps the memory of the system."""
+        self.broker = None
+        self._world.network.unplug(self.ip)
+        self.disk = self.disk.crash(survival)
+        self.is_machine_down = survival is not Survival.KEPT
+        tasks = [task for task in self._world.tasks.pop(self.name, []) if not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def replace_disk(self) -> None:
+        """Gives the machine an empty disk."""
+        self.disk = SimulatedDisk(self._world.chance, self.clock)
+        self.is_machine_down, self.is_new = False, True
+
+    # the files of its log
+
+    def holds(self, offset: int, record: bytes) -> bool:
+        """Whether the files of the log have these bytes."""
+        at = offset % FILE_SIZE
+        file = self.disk._names.nodes.get(_path(offset - at))
+        return file is not None and file.pages[at : at + len(record)] == record
+
+    def bytes_at(self, offset: int) -> bytes | None:
+        """Returns the record at an offset as the files have it."""
+        at = offset % FILE_SIZE
+        file = self.disk._names.nodes.get(_path(offset - at))
+        if file is None:
+            return None
+        size = measure(file.pages, at, FILE_SIZE, True)
+        return None if size <= 0 else bytes(file.pages[at : at + size])
+
+    def log(self) -> Iterator[tuple[Record, bytes]]:
+        """Yields the records of the log with their bytes, as the files have them."""
+        offset = 0
+        while (file := self.disk._names.nodes.get(_path(offset - offset % FILE_SIZE))) is not None:
+            at = offset % FILE_SIZE
+            size = measure(file.pages, at, FILE_SIZE, True)
+            if size < 0:
+                return
+            if size == 0:
+                offset += FILE_SIZE - at
+                continue
+            record = decode(file.pages, at)
+            if record.physical_offset != offset:
+                return
+            yield record, bytes(file.pages[at : at + size])
+            offset += size
+
+    def aside(self) -> bytes:
+        """All bytes of the log that were set aside."""
+        files = self.disk._names.nodes.items()
+        return b"".join(bytes(file.pages) for path, file in files if path.startswith(ASIDE_DIR))
+
+
+def _path(start: int) -> str:
+    return f"{LOG_DIR}/{start:020d}"

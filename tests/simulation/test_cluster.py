@@ -1,0 +1,18 @@
+"""A cluster of masters and slaves in random simulations."""
+
+import os
+
+import pytest
+from tests.simulation.cluster import run
+
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "200")) // 5
+BATCH = 5
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_promises_of_a_cluster_are_kept(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        try:
+            run(seed)
+        except Exception as error:
+            pytest.fail(f"seed {seed}: {error}\npython -m tests.simulation --world cluster --seed {seed}")

@@ -1,0 +1,101 @@
+"""The checker of the simulated cluster, on histories written by hand."""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulation.cluster.check import check
+from tests.simulation.cluster.history import (
+    Cut,
+    Event,
+    Found,
+    History,
+    Kind,
+    Loss,
+    Lost,
+    PairEnd,
+    Pulled,
+    Sent,
+    SlaveEnd,
+    Stored,
+)
+
+ONE = Sent(1.0, 1.1, "a", "a1", "m1", Kind.PLAIN, 0, 0, 0, 100, 0, "memory", 2, 0, holders=2)
+TWO = replace(ONE, begin=2.0, at=2.1, name="m2", queue_offset=1, offset=100, end=200)
+LOG = (Stored(0, 100, "T", 0, 0, "m1", 5), Stored(100, 200, "T", 0, 1, "m2", 6))
+READ = Pulled(3.0, "a", 0, (Found(0, 0, "m1"), Found(1, 100, "m2")))
+
+
+def _end(log: tuple[Stored, ...] = LOG) -> PairEnd:
+    end = log[-1].end if log else 0
+    names = tuple(one.name for one in log)
+    return PairEnd("a", log, end, {0: names}, {}, {}, (SlaveEnd("a2", "following", end, end),))
+
+
+def _names(events: list[Event], end: PairEnd | None = None) -> set[str]:
+    return {one.name for one in check(History(events), [end or _end()])}
+
+
+def test_a_history_in_order_has_no_anomaly() -> None:
+    assert _names([ONE, TWO, READ]) == set()
+
+
+def test_a_receipt_that_names_more_copies_than_there_were_is_found() -> None:
+    assert _names([replace(ONE, holders=1), TWO, READ]) == {"receipt"}
+    crash = Loss(1.05, "a", "a2", Lost.MACHINE, 0)
+    assert _names([replace(ONE, holders=1), crash, TWO, READ]) == set()
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ((), {"lost write"}),
+        ((Loss(5.0, "a", "a1", Lost.DISK, 0),), {"lost write"}),
+        ((Loss(5.0, "a", "a1", Lost.DISK, 0), Loss(6.0, "a", "a2", Lost.MACHINE, 100)), set()),
+        ((Loss(5.0, "a", "a1", Lost.DISK, 0), Loss(6.0, "a", "a2", Lost.MACHINE, 200)), {"lost write"}),
+    ],
+)
+def test_a_message_may_be_lost_when_as_many_copies_died_as_its_receipt_names(
+    losses: tuple[Loss, ...], expected: set[str]
+) -> None:
+    cut = Cut(6.0, "a", 100)
+    assert _names([ONE, TWO, READ, *losses, cut], _end(LOG[:1])) == expected
+
+
+def test_a_crash_of_a_machine_does_not_excuse_the_loss_of_a_copy_on_disk() -> None:
+    on_disk = replace(TWO, durability="disk", replicas=1, on_disk=1)
+    crash = Loss(5.0, "a", "a1", Lost.MACHINE, 100)
+    assert _names([ONE, on_disk, READ, crash, Cut(5.0, "a", 100)], _end(LOG[:1])) == {"lost write"}
+
+
+def test_a_message_at_two_places_and_two_at_one_place_are_found() -> None:
+    twice = (*LOG, Stored(200, 300, "T", 0, 2, "m1", 7))
+    read = replace(READ, found=(*READ.found, Found(2, 200, "m1")))
+    assert {"duplicate", "inconsistent offsets"} <= _names([ONE, TWO, read], _end(twice))
+    other = replace(READ, at=2.5, found=(Found(0, 0, "m1"), Found(1, 100, "m3")))
+    assert _names([ONE, TWO, other, READ]) == {"inconsistent offsets"}
+    assert "inconsistent offsets" not in _names([ONE, other, Cut(2.7, "a", 100), READ])
+
+
+def test_a_message_that_was_cut_must_not_come_back_unless_a_promoted_slave_has_kept_it() -> None:
+    cut = Cut(2.5, "a", 100)
+    assert _names([ONE, TWO, cut, READ]) == {"resurrected"}
+    assert _names([ONE, TWO, cut, Cut(2.8, "a", 100, adopted=200), READ]) == set()
+
+
+def test_order_is_that_of_acknowledgements() -> None:
+    log = (Stored(0, 100, "T", 0, 0, "m2", 5), Stored(100, 200, "T", 0, 1, "m1", 6))
+    sent = [
+        replace(ONE, offset=100, queue_offset=1, end=200),
+        replace(TWO, offset=0, queue_offset=0, end=100),
+    ]
+    read = replace(READ, found=(Found(0, 0, "m2"), Found(1, 100, "m1")))
+    assert _names([*sent, read], _end(log)) == {"write inversion"}
+
+
+def test_a_message_that_the_reader_never_got_is_found() -> None:
+    assert _names([ONE, TWO, replace(READ, found=READ.found[:1])]) == {"skipped poll"}
+
+
+def test_a_slave_that_differs_or_does_not_follow_is_found() -> None:
+    for slave in (SlaveEnd("a2", "following", 200, 100), SlaveEnd("a2", "stopped", 200, 200)):
+        assert _names([ONE, TWO, READ], replace(_end(), slaves=(slave,))) == {"not a copy"}
