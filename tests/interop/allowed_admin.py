@@ -26,6 +26,8 @@ def without_marks(answers: Answers) -> Answers:
 NO_SUCH_PART = "a setting of a part of Apache's server that we do not have"
 KEY_OF_4_9 = "a setting or figure by its name of 4.9 as well, which its tools ask for"
 OTHER_SETTING = "a setting of ours"
+OTHER_FIGURE = "a figure of ours: Apache's broker status says nothing about its slaves"
+NO_VALUE = "Apache leaves out a setting that has no value"
 BAD_VALUE = "Apache says that it set a value that cannot be one, and did not; we refuse it (D14)"
 UNKNOWN_KEY = "Apache says that it set a key that it does not know; we refuse it (D104)"
 LOOKING = "5.5.0 makes a group that was only asked for, or is being deleted; we do not"
@@ -42,6 +44,9 @@ ALLOWED_MQADMIN = (
     Allowed(
         "* / getBrokerConfig* / rocketmq.broker.rebalance.lockMaxLiveTime", OTHER_SETTING, recorded=ABSENT
     ),
+    Allowed("* / brokerStatus -? * / replica*", OTHER_FIGURE, recorded=ABSENT),
+    Allowed("* / getBrokerConfig* / haMasterAddress", NO_VALUE, recorded=ABSENT),
+    Allowed("* / getBrokerConfig* / haSlaveFallbehindMax", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterModule*", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / maxTransferBytesInBulk", OTHER_SETTING, recorded=ABSENT),

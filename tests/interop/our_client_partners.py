@@ -56,7 +56,7 @@ def a_java_client_as_partner(stage: Stage) -> Facts:
     )
     consumer = stage.consumer()
     try:
-        with stage.producer(instance_name=f"{stage.name}-asking") as producer:
+        with stage.producer(instance_name=f"{stage.name}-asking-{stage.cluster.kind}") as producer:
 
             @consumer.on(question)
             def answer(message: MessageExt) -> None:

@@ -123,7 +123,10 @@ def queues_of_ones_choice(stage: Stage) -> Facts:
 def request_and_reply(stage: Stage) -> Facts:
     topic = stage.topic(queues=1)
     silent = stage.topic("-silent", queues=1)
-    with stage.producer(instance_name=f"{stage.name}-asking") as asking, stage.producer() as answering:
+    with (
+        stage.producer(instance_name=f"{stage.name}-asking-{stage.cluster.kind}") as asking,
+        stage.producer() as answering,
+    ):
         consumer = stage.consumer()
 
         @consumer.on(topic)

@@ -29,7 +29,7 @@ from .test_mqadmin import ACCESS_OF_4_9, COMMANDS_OF_5
 SERVERS = (peers.OURS, *artifacts.SERVERS)
 OLD = artifacts.SERVERS[0]
 ALSO_ALLOWED = {peers.OURS: ALLOWED_MQADMIN, OLD: ALLOWED_OUR_MQADMIN_AT_4_9}
-SERVED = ("updateTopicList", "updateSubGroupList", "topicRoute", "getConsumerConfig")
+SERVED = ("updateTopicList", "updateSubGroupList", "topicRoute", "getConsumerConfig", "haStatus")
 
 _used: set[Allowed] = set()
 _compared: set[str] = set()
