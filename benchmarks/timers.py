@@ -65,7 +65,7 @@ class Life:
         files = ConfigFiles(config.config_dir, self.disk)
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)
         self.timing = TimerIntake(self.store, lambda: rules, "a", clock, rules.precision_ms)
-        acknowledgement = choose(config, "ASYNC_MASTER", self.store.flusher)
+        acknowledgement = choose(config, self.store.flusher)
         writer = MessageWriter(self.store.log, self.store.compiled, acknowledgement, Traffic(clock), clock)
         self.timers = TimedMessages(
             self.store, topics, writer, files.save, self.workers, clock, self.disk, rules
