@@ -2,14 +2,13 @@
 
 In: where the record of a message ends in the log. Out: a `Safety`, at once or later. Every handler that
 stores a message and owes an answer asks the one `Acknowledgement` that was picked at start; the receipt
-of a send is made from its result. A rule for replicas or a quorum will be another subclass in the broker,
-over what `replication` reports, and no handler has to know of it. Appending, and the text of an answer,
-never belong here.
+of a send is made from its result. A SYNC_MASTER has the rule of `replicas/acknowledgement.py`, over what
+`replication` reports; no handler knows of it. Appending, and the text of an answer, never belong here.
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from turbopump.protocol.codes import ResponseCode
@@ -41,6 +40,8 @@ class Safety:
     """`buffer`, `memory` or `disk`, as in the receipt."""
     replicas: int = 1
     """How many brokers have the message."""
+    replicas_on_disk: int | None = None
+    """How many of them have it on disk; None: this broker has the only copy, `durability` says it."""
     code: ResponseCode = ResponseCode.SUCCESS
     """Response code for a sender that waits."""
     is_safe: bool = True
@@ -80,6 +81,8 @@ class Acknowledgement:
     """The safety for a sender that does not wait (WAIT=false), known in the pass that stores the message."""
     immediate: Safety | None
     """The safety for a sender that waits, if known in the same pass; None: `when_safe` gives it."""
+    expected: Safety | None = None
+    """The safety that `when_safe` mostly gives, so that answers can be made before; None: not known."""
 
     def __init__(self, syncs: Syncs) -> None:
         self._syncs = syncs
@@ -173,40 +176,9 @@ class DiskAcknowledgement(Acknowledgement):
         return self._syncs.unsynced_bytes
 
 
-class NoSlaveAcknowledgement(Acknowledgement):
-    """The rule for SYNC_MASTER without a slave: wraps another rule, answers SLAVE_NOT_AVAILABLE."""
-
-    def __init__(self, syncs: Syncs, alone: Acknowledgement) -> None:
-        super().__init__(syncs)
-        self._alone = alone
-        self._without_slave: dict[Safety, Safety] = {}
-        self.promise = alone.promise
-        self.unawaited = alone.unawaited
-        self.immediate = None if alone.immediate is None else self._lacking(alone.immediate)
-
-    def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
-        self._alone.when_safe(end, lambda safety: done(self._lacking(safety)))
-
-    @property
-    def unsafe_bytes(self) -> int:
-        return self._alone.unsafe_bytes
-
-    def _lacking(self, safety: Safety) -> Safety:
-        lacking = self._without_slave.get(safety)
-        if lacking is None:
-            lacking = replace(safety, code=ResponseCode.SLAVE_NOT_AVAILABLE)
-            self._without_slave[safety] = lacking
-        return lacking
-
-
-def choose(config: StoreConfig, role: str, syncs: Syncs) -> Acknowledgement:
-    """Returns the acknowledgement rule that flushDiskType and brokerRole (`role`) ask for."""
-    acknowledgement: Acknowledgement
+def choose(config: StoreConfig, syncs: Syncs) -> Acknowledgement:
+    """Returns the acknowledgement rule for this broker's own copy, which flushDiskType asks for."""
     if config.syncs_each:
-        acknowledgement = DiskAcknowledgement(syncs)
-    else:
-        durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
-        acknowledgement = MemoryAcknowledgement(syncs, durability)
-    if role == "SYNC_MASTER":
-        acknowledgement = NoSlaveAcknowledgement(syncs, acknowledgement)
-    return acknowledgement
+        return DiskAcknowledgement(syncs)
+    durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
+    return MemoryAcknowledgement(syncs, durability)

@@ -17,6 +17,9 @@ from turbopump.store.config import StoreConfig
 __all__ = ["BrokerConfig", "ConfigError", "LoadedConfig", "load", "parse_properties", "printed", "show"]
 
 
+MasterRole = Literal["ASYNC_MASTER", "SYNC_MASTER"]
+
+
 def _why(default: Any, why: str) -> Any:
     return field(default=default, metadata={"why": why})
 
@@ -27,10 +30,14 @@ class Identity:
 
     cluster_name: str = _why("DefaultCluster", "brokers of one cluster are shown and administered together")
     broker_name: str = _why("", "clients know the broker's queues by it; empty: the host name")
-    broker_id: int = _why(0, "0 is the master; slaves are not supported yet")
-    role: Literal["ASYNC_MASTER", "SYNC_MASTER"] = _why(
-        "ASYNC_MASTER", "SYNC_MASTER answers SLAVE_NOT_AVAILABLE: no slave can be had yet"
+    broker_id: int = _why(0, "0 is the master; each slave of a broker name has another id above 0")
+    role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = _why(
+        "ASYNC_MASTER", "SYNC_MASTER answers a send when a slave has the message; SLAVE copies its master"
     )
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role == "SLAVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class ListenConfig:
         "", "what clients are told to connect to; empty: the primary local address"
     )
     ha_address: str = _why("", "what slaves are told to connect to; empty: the advertised one")
-    ha_port: int = _why(0, "announced replication port; 0: main port + 1")
+    ha_port: int = _why(0, "replication port; 0: main port + 1")
     idle_seconds: int = _why(120, "a connection that is silent for this time is closed")
 
 
@@ -56,6 +63,39 @@ class NameServerConfig:
     addresses: tuple[str, ...] = _why((), "the broker registers its topics with all of them")
     period_ms: int = _why(30_000, "how often the broker registers again; taken as 10 to 60 s")
     timeout_ms: int = _why(24_000, "how long one name server may take to answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationRules:
+    """Copies of the log on slaves."""
+
+    master_address: str = _why(
+        "", "replication address of the master, for a slave; empty: as the name servers say"
+    )
+    heartbeat_ms: int = _why(5_000, "a quiet connection between master and slave gets a heartbeat after this")
+    housekeeping_ms: int = _why(20_000, "a silent connection between master and slave is closed after this")
+    transfer_bytes: int = _why(32_768, "most bytes of the log that an Apache slave gets in one part")
+    max_gap_bytes: int = _why(
+        268_435_456, "a slave that is this far behind does not count: SLAVE_NOT_AVAILABLE"
+    )
+    timeout_ms: int = _why(3_000, "a send that slaves do not have after this is answered FLUSH_SLAVE_TIMEOUT")
+    in_sync: int = _why(
+        1, "brokers that must have a message before a SYNC_MASTER answers, itself included; at least 2 there"
+    )
+    min_in_sync: int = _why(
+        1, "sends are refused while fewer brokers than this, itself included, are in sync"
+    )
+    auto_in_sync: bool = _why(
+        False, "wait for no more brokers than are in sync, but for minInSyncReplicas at least"
+    )
+    slave_reads: bool = _why(
+        False,
+        "consumers that are far behind are sent to a slave; a slave sends only others back to its master",
+    )
+    offset_check_in_slave: bool = _why(
+        False,
+        "a slave moves a consumer that is outside of its queue, as a master would; otherwise it waits",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +260,7 @@ class BrokerConfig:
     identity: Identity = field(default_factory=Identity)
     listening: ListenConfig = field(default_factory=ListenConfig)
     name_servers: NameServerConfig = field(default_factory=NameServerConfig)
+    replication: ReplicationRules = field(default_factory=ReplicationRules)
     topics: TopicRules = field(default_factory=TopicRules)
     groups: GroupRules = field(default_factory=GroupRules)
     offsets: OffsetRules = field(default_factory=OffsetRules)
@@ -418,8 +459,15 @@ def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig
     def error(message: str, key: str) -> ConfigError:
         return used[key].error(message) if key in used else ConfigError(message, key)
 
-    if config.identity.broker_id != 0:
-        raise error("only a slave has another id than 0, and slaves are not supported yet", "brokerId")
+    identity, rules = config.identity, config.replication
+    if identity.is_slave and identity.broker_id < 1:
+        raise error(f"a slave must have an id above 0, got {identity.broker_id}", "brokerId")
+    if not identity.is_slave and identity.broker_id != 0:
+        raise error(
+            f"a master must have the id 0, got {identity.broker_id}; slaves set brokerRole=SLAVE", "brokerId"
+        )
+    if rules.min_in_sync > max(rules.in_sync, 2 if identity.role == "SYNC_MASTER" else 1):
+        raise error("must not be more than inSyncReplicas", "minInSyncReplicas")
     if 0 < config.listening.port < 3:
         raise error("the fast port, two below, would not be a port", "listenPort")
     period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)

@@ -5,7 +5,7 @@ its place: it appends in the same way, but its committed end follows the copies,
 records that were never committed. Whether a message is safe is decided in `acknowledgement.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from turbopump.protocol.record import Record
@@ -58,6 +58,8 @@ class LocalLog(Log, Protocol):
     """Packed address of the broker, stamped on every record."""
     on_arrival: Arrival | None
     """Called with queue, next offset and tag code for every message that becomes readable."""
+    on_growth: Callable[[], None] | None
+    """Called after each append, for those that copy the log."""
 
     @property
     def synced(self) -> int:

@@ -9,18 +9,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from turbopump.broker.config import BrokerConfig
+from turbopump.broker.config import BrokerConfig, MasterRole
 from turbopump.broker.produce.kinds import WaitingKind, WaitingKinds
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import NameServerRegistration
+from turbopump.broker.replicas.progress_files import RoleChange
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
 from turbopump.remoting.client import Client
-from turbopump.remoting.links import BulkHandler
+from turbopump.remoting.links import BulkHandler, Link
 from turbopump.remoting.router import Observe, Router, Routes
 from turbopump.remoting.server import Server
+from turbopump.replication.copies import Copies
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
@@ -48,6 +50,8 @@ class Part:
     """Requests that the main port serves and the fast port does not."""
     kinds: Sequence[WaitingKind] = ()
     """Kinds of message, which claim before those of the parts built earlier."""
+    before: Sequence[Link] = ()
+    """Checks that every request passes before its handler."""
     bulk: Callable[[Router], BulkHandler] | None = None
     """Makes the bulk handler of plain sends, one for each port."""
     observe: Observe | None = None
@@ -75,10 +79,16 @@ class Context:
     table_files: TableFiles
     files: ConfigFiles
     writer: MessageWriter
+    copies: Copies
+    """How far the slaves of this broker have copied its log."""
+    role: RoleChange
+    """The files that depend on whether this broker is a master or a slave."""
     targets: SendTargets
     client: Client
     registration: NameServerRegistration
     servers: tuple[Server, Server]
+    port: int
+    """Main port; the fast port is two below."""
     address: str
     """Address under which clients reach this broker."""
     recovered_end: int | None
@@ -90,6 +100,8 @@ class Context:
     network: Network
     apply: Callable[[BrokerConfig], None]
     """Changes the configuration while the broker runs."""
+    promote: Callable[[MasterRole], None] | None = None
+    """Has the process start this slave again as a master; None: it cannot do that."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)
     """The kinds of message of all parts built so far."""
     parts: list[Part] = field(default_factory=list)
@@ -110,6 +122,11 @@ class Context:
     def may(self, permission: int) -> bool:
         """Returns whether brokerPermission allows `permission` (READ or WRITE) for the broker as a whole."""
         return self.config().topics.permission & permission != 0
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether this broker only copies its master: then no part stores messages or saves progress."""
+        return self.config().identity.is_slave
 
     @property
     def broker_name(self) -> str:

@@ -91,6 +91,15 @@ def _addresses(text: str) -> tuple[str, ...]:
 ADDRESSES = ValueReader("host:port, several separated by ;", _addresses, ";".join)
 
 
+def _optional_address(text: str) -> str:
+    if text and not has_host_and_port(text):
+        raise NotAccepted
+    return text
+
+
+OPTIONAL_ADDRESS = ValueReader("host:port, or nothing", _optional_address)
+
+
 def _hours(text: str) -> str:
     parts = [part.strip() for part in text.split(";")]
     if not all(part.isascii() and part.isdigit() and len(part) <= 2 and int(part) < 24 for part in parts):

@@ -9,7 +9,7 @@ it is back. Changes of its state are logged: reached, refused, lost.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,11 @@ from turbopump.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSe
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import BrokenBody
-from turbopump.protocol.headers.namesrv import RegisterBrokerRequest, UnregisterBrokerRequest
+from turbopump.protocol.headers.namesrv import (
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    UnregisterBrokerRequest,
+)
 from turbopump.protocol.record import crc31
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
@@ -55,7 +59,11 @@ class NameServerRegistration:
         self, client: Client, topics: RegisteredTopics, endpoint: BrokerEndpoint, config: NameServerConfig
     ) -> None:
         addresses = dict.fromkeys(config.addresses)
-        self._peers = [_NameServer(address, client, topics, endpoint, config) for address in addresses]
+        self.master: tuple[str, str] | None = None
+        """Addresses of this broker's master, for clients and for slaves, as a name server said last."""
+        self._peers = [
+            _NameServer(address, client, topics, endpoint, config, self._take_master) for address in addresses
+        ]
         self._tasks = Tasks(log)
 
     def start(self) -> None:
@@ -70,6 +78,15 @@ class NameServerRegistration:
         names = list(names)
         for peer in self._peers:
             peer.changed(names)
+
+    def refresh(self) -> None:
+        """Registers everything again soon: the answers tell a slave where its master is."""
+        for peer in self._peers:
+            peer.refresh()
+
+    def _take_master(self, answer: RegisterBrokerResponse) -> None:
+        if answer.masterAddr and answer.haServerAddr:
+            self.master = answer.masterAddr, answer.haServerAddr
 
     async def registered(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Waits until registration with each name server was tried once, or for `timeout_s`."""
@@ -95,12 +112,14 @@ class _NameServer:
         topics: RegisteredTopics,
         endpoint: BrokerEndpoint,
         config: NameServerConfig,
+        take_master: Callable[[RegisterBrokerResponse], None],
     ) -> None:
         self.address = address
         self.tried = asyncio.Event()
         self._client = client
         self._topics = topics
         self._endpoint = endpoint
+        self._take_master = take_master
         self._period_s = config.period_ms / 1000
         self._timeout_s = config.timeout_ms / 1000
         self._pending: dict[str, None] = {}  # an ordered set of topic names
@@ -115,6 +134,11 @@ class _NameServer:
     def changed(self, names: Iterable[str]) -> None:
         self._pending.update(dict.fromkeys(names))
         self._settled.clear()
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Makes the whole table the next thing to be registered."""
+        self._next_full = 0.0
         self._wake.set()
 
     async def settled(self) -> None:
@@ -176,6 +200,7 @@ class _NameServer:
             self._lost(f"refused the registration: {answer.code} {answer.remark}")
             return False
         self._known_on(connection)
+        self._take_master(RegisterBrokerResponse.from_ext(answer.ext))
         self._take_order(answer.body)
         return self._knows_us
 

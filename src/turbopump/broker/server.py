@@ -7,11 +7,12 @@ the object that is picked. No other module of this package knows how many parts 
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from turbopump.broker.acknowledgement import Acknowledgement, choose
+from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin import part as admin
-from turbopump.broker.config import BrokerConfig
+from turbopump.broker.config import BrokerConfig, MasterRole
 from turbopump.broker.consume import filter_modules
 from turbopump.broker.consume import part as consume
 from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
@@ -25,7 +26,12 @@ from turbopump.broker.produce import part as produce
 from turbopump.broker.produce.targets import BrokerSendRules, SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
-from turbopump.broker.tables import TableFiles, Tables
+from turbopump.broker.replicas import part as replicas
+from turbopump.broker.replicas.acknowledgement import acknowledgement_of
+from turbopump.broker.replicas.part import ReplicaPart
+from turbopump.broker.replicas.progress_files import RoleChange
+from turbopump.broker.replicas.requests import ReplicaHandler
+from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
@@ -40,6 +46,8 @@ from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.replication.copies import Copies
+from turbopump.replication.progress import FILE as REPLICA_FILE
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
@@ -61,6 +69,7 @@ PARTS = (
     groups.build,
     transactions.build,
     produce.build,
+    replicas.build,
     admin.build,
     metrics.build,
 )
@@ -83,10 +92,12 @@ class Broker:
         chance: Chance,
         primary_address: Callable[[], str | None] = primary_local_address,
     ) -> None:
-        self.config = config
+        self.config = _for_role(config)
         self.warnings: list[str] = []
         self.before: Sequence[Link] = ()
         """The checks that each request passes before its handler. Read by `start`."""
+        self.promote: Callable[[MasterRole], None] | None = None
+        """Has the process start this slave again as a master; None: it cannot. Read by `start`."""
         self.port = 0
         self.metrics_port = 0
         self.address = ""
@@ -97,7 +108,9 @@ class Broker:
         self._chance = chance
         self._primary_address = primary_address
         self._store: Store | None = None
+        self._replication: ReplicaPart | None = None
         self._acknowledgement: Acknowledgement | None = None
+        self._replicas: ReplicaHandler | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -107,9 +120,20 @@ class Broker:
         return self._acknowledgement.promise
 
     @property
+    def replication(self) -> ReplicaPart:
+        """The master's or the slave's side of replication."""
+        assert self._replication is not None, "the broker was not started"
+        return self._replication
+
+    @property
     def trouble(self) -> str | None:
-        """Why the broker refuses messages at the moment; None while it accepts them."""
-        return "it is not running" if self._store is None else self._store.flags.reason
+        """Why this broker does not do its work at the moment; None when it does.
+
+        A master refuses messages then; a slave is no copy of its master, or cannot write.
+        """
+        if self._store is None:
+            return "it is not running"
+        return self._store.flags.fault or (None if self._replicas is None else self._replicas.trouble)
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -128,11 +152,13 @@ class Broker:
             for close in part.close:
                 stack.push_async_callback(close)
         parts = context.parts
+        self._replicas = context.part(ReplicaPart).requests
         routes = {code: route for part in parts for code, route in part.routes.items()}
         main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
         observe = next((part.observe for part in parts if part.observe is not None), None)
+        before = (*self.before, *(link for part in parts for link in part.before))
         for table in (routes | main_routes, routes):
-            router = Router(table, observe=observe, before=self.before)
+            router = Router(table, observe=observe, before=before)
             stack.push_async_callback(router.close)
             context.routers.append(router)
             for part in parts:
@@ -156,6 +182,7 @@ class Broker:
             if part.start is not None:
                 await part.start()
         self.metrics_port = context.part(MetricsPart).port
+        self._replication = context.part(ReplicaPart)
         context.registration.start()
         stack.push_async_callback(context.registration.stop)
         await context.registration.registered(REGISTERED_WITHIN_S)
@@ -169,17 +196,26 @@ class Broker:
         stack.push_async_callback(store.close)
         await store.start()
         self._store = store
+        if config.identity.is_slave:
+            store.replica.open()
         files = ConfigFiles(config.store.config_dir, self._disk)
         tables = Tables(config, clock, store, self._modules())
         tables.load(files)
+        role = RoleChange(files, self._disk, config.store.root_dir, clock)
+        load(files, REPLICA_FILE, role.progress.load)
+        if config.identity.is_slave:
+            role.begin_slave(tables.offsets, store.log.end, has_crashed=store.recovered_end is not None)
+        elif role.is_promotion:
+            role.begin_promoted(tables.offsets, store.log.end)
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
         client = Client(self._network, clock)
         stack.push_async_callback(client.close)
         pause_s = config.offsets.flush_interval_ms / 1000
         table_files = TableFiles(tables, files, self._workers, stack, pause_s)
-        recovered_end = self._repair_offsets(store, tables, files)
-        acknowledgement = choose(config.store, config.identity.role, store.flusher)
+        recovered_end = self._repair_offsets(store, tables, files, role)
+        copies = Copies()
+        acknowledgement = acknowledgement_of(config, store, copies, clock)
         self._acknowledgement = acknowledgement
         context = Context(
             config=lambda: self.config,
@@ -188,12 +224,15 @@ class Broker:
             table_files=table_files,
             files=files,
             writer=MessageWriter(store.log, store.compiled, acknowledgement, tables.traffic, clock),
+            copies=copies,
+            role=role,
             targets=SendTargets(
                 tables.topics, self._send_rules(store), clock, writable=lambda: self._may(WRITE)
             ),
             client=client,
             registration=self._registration(client, tables),
             servers=servers,
+            port=self.port,
             address=self.address,
             recovered_end=recovered_end,
             clock=clock,
@@ -202,6 +241,7 @@ class Broker:
             chance=self._chance,
             network=self._network,
             apply=lambda changed: self._apply(changed, store, context),
+            promote=self.promote,
         )
         return context
 
@@ -257,19 +297,28 @@ class Broker:
             config.sending.reject_transactions,
         )
 
-    def _repair_offsets(self, store: Store, tables: Tables, files: ConfigFiles) -> int | None:
+    def _repair_offsets(
+        self, store: Store, tables: Tables, files: ConfigFiles, role: RoleChange
+    ) -> int | None:
         """Moves committed offsets beyond the end of their queue back to it; returns `Context.recovered_end`.
 
         That is where the log ended after the first crash of the last minutes; None when there was none.
+
+        A slave that becomes the master may lack the last messages of the old one: to consumers that is the
+        same as a crash which has cost them.
         """
+        is_promotion = not self.config.identity.is_slave and role.is_promotion
+        lost_from = store.log.end if is_promotion else store.recovered_end
         tables.offsets.is_used = lambda topic: (
             not tables.topics.is_light(topic) or store.queues.is_used(topic)
         )
         if self.config.filters.bit_maps:
             store.queues.files.bit_map = tables.filters.bit_map
-        recovered_end = tables.offsets.recover(store.queues, store.recovered_end, self._clock.now_ms())
-        if store.recovered_end is not None:  # before anything is appended where messages were lost
+        recovered_end = tables.offsets.recover(store.queues, lost_from, self._clock.now_ms())
+        if lost_from is not None:  # before anything is appended where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
+        if is_promotion:
+            role.promoted(store.log.end)
         return recovered_end
 
     def _announce_topics(self, context: Context) -> None:
@@ -297,6 +346,14 @@ class Broker:
 
     def _may(self, permission: int) -> bool:
         return self.config.topics.permission & permission != 0
+
+
+def _for_role(config: BrokerConfig) -> BrokerConfig:
+    """Returns the configuration as the role allows it: a slave copies into its files, without a pool."""
+    if not (config.identity.is_slave and config.store.uses_pool):
+        return config
+    log.warning("transientStorePoolEnable has no effect on a slave")
+    return replace(config, store=replace(config.store, transient_pool=False))
 
 
 class _NotReady:

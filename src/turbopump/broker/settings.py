@@ -26,6 +26,7 @@ from turbopump.broker.readers import (
     LABELS,
     MILLISECONDS,
     NAME,
+    OPTIONAL_ADDRESS,
     OPTIONAL_HOST,
     PERCENT,
     PERCENT_OR_NONE,
@@ -39,10 +40,7 @@ from turbopump.broker.readers import (
 )
 from turbopump.protocol.conf import ConfigError
 
-ROLE = replace(
-    choice("ASYNC_MASTER", "SYNC_MASTER"),
-    accepts="ASYNC_MASTER or SYNC_MASTER (slaves are not supported yet)",
-)
+ROLE = choice("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 EXPORTER = replace(
     choice("DISABLE", "PROM"),
@@ -81,6 +79,17 @@ _BROKER: dict[str, Setting] = {
     "namesrvAddr": Setting("name_servers.addresses", ADDRESSES, important=True),
     "registerNameServerPeriod": Setting("name_servers.period_ms", MILLISECONDS),
     "registerBrokerTimeoutMills": Setting("name_servers.timeout_ms", INTERVAL),
+    "haMasterAddress": Setting("replication.master_address", OPTIONAL_ADDRESS),
+    "haSendHeartbeatInterval": Setting("replication.heartbeat_ms", INTERVAL),
+    "haHousekeepingInterval": Setting("replication.housekeeping_ms", INTERVAL),
+    "haTransferBatchSize": Setting("replication.transfer_bytes", integer(1, 4_194_292, "bytes")),
+    "haSlaveFallbehindMax": Setting("replication.max_gap_bytes", integer(1, 2**63 - 1, "bytes"), hot=True),
+    "slaveTimeout": Setting("replication.timeout_ms", INTERVAL, hot=True),
+    "inSyncReplicas": Setting("replication.in_sync", integer(1, 64), hot=True),
+    "minInSyncReplicas": Setting("replication.min_in_sync", integer(1, 64), hot=True),
+    "enableAutoInSyncReplicas": Setting("replication.auto_in_sync", BOOLEAN, hot=True),
+    "slaveReadEnable": Setting("replication.slave_reads", BOOLEAN, important=True, hot=True),
+    "offsetCheckInSlave": Setting("replication.offset_check_in_slave", BOOLEAN, hot=True),
     "autoCreateTopicEnable": Setting("topics.auto_create", BOOLEAN, important=True, hot=True),
     "defaultTopicQueueNums": Setting("topics.default_queues", integer(1, 65536)),
     "clusterTopicEnable": Setting("topics.cluster_topic", BOOLEAN),
@@ -424,6 +433,9 @@ LEAST_PLAUSIBLE_MS = {
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
     "timerFlushIntervalMs": 20,
+    "haSendHeartbeatInterval": 100,
+    "haHousekeepingInterval": 1_000,
+    "slaveTimeout": 50,
     "shortPollingTimeMills": 20,
     "filterDataCleanTimeSpan": 1_000,
     "flushIntervalCommitLog": 10,
@@ -448,6 +460,7 @@ ANY_MS = frozenset({"deleteCommitLogFilesInterval", "startAcceptSendRequestTimeS
 """Milliseconds that may well be few, or are a point in time."""
 
 ALIASES = {
+    "haMaxGapNotInSync": "haSlaveFallbehindMax",
     # 4.5's spelling, still in most files that can be found
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
@@ -473,10 +486,7 @@ FIXED: dict[str, Fixed] = {
     "enableControllerMode": _only("false", "election of masters by a controller"),
     "enableSlaveActingMaster": _only("false", "slaves acting as masters"),
     "totalReplicas": _only("1", _REPLICAS),
-    "inSyncReplicas": _only("1", _REPLICAS),
-    "minInSyncReplicas": _only("1", _REPLICAS),
     "allAckInSyncStateSet": _only("false", _REPLICAS),
-    "enableAutoInSyncReplicas": _only("false", _REPLICAS),
     "duplicationEnable": _only("false", _REPLICAS),
     "aclEnable": _only("false", _ACCESS),
     "authenticationEnabled": _only("false", _ACCESS),
@@ -507,9 +517,7 @@ def _each(feature: str, keys: str) -> dict[str, str]:
 LATER: dict[str, str] = {
     **_each(
         "replication",
-        """haMasterAddress haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize
-        haMaxGapNotInSync haSlaveFallbehindMax haFlowControlEnable maxHaTransferByteInSecond
-        haMaxTimeSlaveNotCatchup slaveTimeout slaveReadEnable offsetCheckInSlave asyncLearner
+        """haFlowControlEnable maxHaTransferByteInSecond haMaxTimeSlaveNotCatchup asyncLearner
         syncFromLastFile syncMasterFlushOffsetWhenStartup maxSlaveResendLength recheckReputOffsetFromCq
         enableRemoteEscape brokerHeartbeatInterval brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis
         syncBrokerMemberGroupPeriod compatibleWithOldNameSrv cleanOfflineBrokerInterval isolateLogEnable

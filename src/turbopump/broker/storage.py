@@ -16,6 +16,7 @@ from turbopump.store.light_queues import LightQueues
 from turbopump.store.queries import KeyQueries
 from turbopump.store.queues import ConsumeQueues
 from turbopump.store.reading import QueueReader
+from turbopump.store.replica_log import ReplicaLog
 from turbopump.store.retention import Retention
 from turbopump.store.times import MessageTimes
 from turbopump.store.upkeep import Upkeep
@@ -48,6 +49,8 @@ class Storage(Protocol):
     def upkeep(self) -> Upkeep: ...
     @property
     def delays(self) -> DelayLevels: ...
+    @property
+    def replica(self) -> ReplicaLog: ...
     @property
     def index(self) -> Index | None: ...
     @property

@@ -232,6 +232,19 @@ class TopicTable:
         self.version = table.dataVersion
         return len(table.topicConfigTable)
 
+    def copy(self, data: bytes) -> None:
+        """Makes the table that of a master's topics.json, on a slave: topics that are not in it are gone."""
+        before, self._table = self._table, {}
+        try:
+            self.load(data)
+        except BaseException:
+            self._table = before
+            raise
+        self._system |= before.keys() & names.SYSTEM_TOPICS
+        changed = [topic for name, topic in self._table.items() if before.get(name) != topic]
+        if changed or len(self._table) < len(before):
+            self.on_change(changed)
+
     def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
         """Adds a topic for each name that has queues in the store but no entry in the table.
 

@@ -9,8 +9,12 @@ import pytest
 from tests.kit import in_loop
 
 from turbopump.broker.acknowledgement import Acknowledgement, Safety, choose
+from turbopump.broker.config import ReplicationRules
+from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, reply
+from turbopump.replication.copies import Copies
+from turbopump.runtime.clock import SystemClock
 from turbopump.store.config import StoreConfig
 from turbopump.store.flush import Durability
 
@@ -69,7 +73,7 @@ def test_without_sync_flush_a_sender_that_waits_is_answered_at_once(
     config: StoreConfig, durability: str
 ) -> None:
     syncs = PlayedSyncs()
-    acknowledgement = choose(config, "ASYNC_MASTER", syncs)
+    acknowledgement = choose(config, syncs)
     assert acknowledgement.immediate is acknowledgement.unawaited
     assert told(acknowledgement, syncs, Durability.DISK) == [acknowledgement.immediate]
     assert acknowledgement.immediate is not None
@@ -90,7 +94,7 @@ def test_with_sync_flush_the_answer_says_what_became_of_the_sync(
     ends: Durability, durability: str, code: ResponseCode, is_safe: bool
 ) -> None:
     syncs = PlayedSyncs()
-    acknowledgement = choose(DISK, "ASYNC_MASTER", syncs)
+    acknowledgement = choose(DISK, syncs)
     assert acknowledgement.immediate is None
     assert (acknowledgement.unawaited.durability, acknowledgement.unawaited.code) == ("memory", 0)
     (safety,) = told(acknowledgement, syncs, ends)
@@ -101,7 +105,9 @@ def test_with_sync_flush_the_answer_says_what_became_of_the_sync(
 @pytest.mark.parametrize("config", [MEMORY, DISK])
 def test_a_sync_master_without_a_slave_tells_those_who_wait(config: StoreConfig) -> None:
     syncs = PlayedSyncs()
-    acknowledgement = choose(config, "SYNC_MASTER", syncs)
+    acknowledgement = ReplicaAcknowledgement(
+        syncs, choose(config, syncs), Copies(), ReplicationRules(), SystemClock(), lambda: 50
+    )
     first, second = (told(acknowledgement, syncs, Durability.DISK) for _ in range(2))
     assert first == second, "the same outcome is the same object: answers are cached by it"
     assert (first[0].code, first[0].is_safe) == (ResponseCode.SLAVE_NOT_AVAILABLE, True)
@@ -111,7 +117,7 @@ def test_a_sync_master_without_a_slave_tells_those_who_wait(config: StoreConfig)
 def test_a_request_that_waits_counts_as_bytes_in_flight_until_it_is_answered() -> None:
     syncs, request = PlayedSyncs(), PlayedRequest()
     waiting: Any = request
-    acknowledgement = choose(DISK, "ASYNC_MASTER", syncs)
+    acknowledgement = choose(DISK, syncs)
 
     def make(safety: Safety) -> Command:
         return reply(request.command, safety.code)
@@ -125,7 +131,7 @@ def test_a_request_that_waits_counts_as_bytes_in_flight_until_it_is_answered() -
 def test_a_request_that_is_safe_at_once_is_answered_by_its_handler() -> None:
     request = PlayedRequest()
     waiting: Any = request
-    acknowledgement = choose(MEMORY, "ASYNC_MASTER", PlayedSyncs())
+    acknowledgement = choose(MEMORY, PlayedSyncs())
     answer = acknowledgement.answer(waiting, 50, 7, lambda safety: reply(request.command, safety.code))
     assert answer is not None
     assert (answer.code, request.in_flight, request.answers) == (0, 0, [])
@@ -133,7 +139,7 @@ def test_a_request_that_is_safe_at_once_is_answered_by_its_handler() -> None:
 
 @pytest.mark.parametrize("config", [MEMORY, DISK])
 def test_progress_waits_for_the_disk_under_every_rule(config: StoreConfig) -> None:
-    acknowledgement = choose(config, "ASYNC_MASTER", PlayedSyncs())
+    acknowledgement = choose(config, PlayedSyncs())
     assert asyncio.run(acknowledgement.on_disk(100)) is True
     assert asyncio.run(acknowledgement.on_disk(101)) is False
 
@@ -141,7 +147,7 @@ def test_progress_waits_for_the_disk_under_every_rule(config: StoreConfig) -> No
 @in_loop
 async def test_a_cancelled_waiter_does_not_disturb_the_next_sync() -> None:
     syncs = PlayedSyncs()
-    acknowledgement = choose(DISK, "ASYNC_MASTER", syncs)
+    acknowledgement = choose(DISK, syncs)
     gone = asyncio.create_task(acknowledgement.safe(50))
     stays = asyncio.create_task(acknowledgement.safe(50))
     await asyncio.sleep(0)

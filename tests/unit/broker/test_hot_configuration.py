@@ -18,6 +18,7 @@ from tests.unit.broker.metrics_kit import SWITCHES
 from turbopump.broker import readers, settings
 from turbopump.broker.admin.configuration import NEVER
 from turbopump.broker.config import load
+from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.ledger import read_summaries
@@ -40,6 +41,7 @@ class Case:
     before: Any
     after: Any
     store: dict[str, Any] = field(default_factory=dict)
+    role: str = "ASYNC_MASTER"
     first: str = ""  # changed beforehand
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
 
@@ -242,6 +244,37 @@ def held_up(seconds: float, code: int) -> Callable[[Desk], Awaitable[bool]]:
     return main
 
 
+async def server_suggested_to_a_reader_of_old_messages(desk: Desk) -> str:
+    await messages_in_one_pull(desk)
+    return ((await desk.pull("T", 0)).ext or {})["suggestWhichBrokerId"]
+
+
+async def pull_beyond_the_end(desk: Desk) -> int:
+    return await code_of(desk.pull("SELF_TEST_TOPIC", 5))
+
+
+def with_slave(received: int, what: Callable[[Desk], Awaitable[Any]]) -> Callable[[Desk], Awaitable[Any]]:
+    """With a slave that has reported this offset of the log."""
+
+    async def main(desk: Desk) -> Any:
+        acknowledgement = desk.broker._acknowledgement
+        assert isinstance(acknowledgement, ReplicaAcknowledgement)
+        acknowledgement._copies.reported("slave", received)
+        return await what(desk)
+
+    return main
+
+
+async def send(desk: Desk) -> int:
+    return await code_of(desk.send("T"))
+
+
+async def seconds_of_a_send(desk: Desk) -> float:
+    began = asyncio.get_running_loop().time()
+    await desk.send("T")
+    return round(asyncio.get_running_loop().time() - began, 1)
+
+
 def all_cold() -> AbstractContextManager[Any]:
     return patch("turbopump.store.reading.machine_memory", lambda: 0)
 
@@ -266,6 +299,8 @@ def little_memory() -> AbstractContextManager[Any]:
 
 
 SYNC = {"flush_disk_type": "SYNC_FLUSH"}
+NOTHING, ALL = 0, 1 << 60  # offsets that a slave has reported
+ALONE, LATE = ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 CASES: dict[str, Case] = {
     "autoCreateTopicEnable": Case("false", send_to_a_new_topic, 0, 17),
@@ -313,6 +348,17 @@ CASES: dict[str, Case] = {
         "false", at(0.87, files_deleted), True, False, SMALL_FILES | {"file_reserved_hours": 9}
     ),
     "diskSpaceWarningLevelRatio": Case("40", at(0.6, send_to_a_full_disk), 0, 14, SMALL_FILES),
+    "slaveReadEnable": Case(
+        "true", server_suggested_to_a_reader_of_old_messages, "0", "1", around=little_memory
+    ),
+    "offsetCheckInSlave": Case("true", pull_beyond_the_end, 19, 21, role="SLAVE"),
+    "haSlaveFallbehindMax": Case("100", with_slave(NOTHING, send), LATE, ALONE, role="SYNC_MASTER"),
+    "slaveTimeout": Case("700", with_slave(NOTHING, seconds_of_a_send), 3.0, 0.7, role="SYNC_MASTER"),
+    "inSyncReplicas": Case("3", with_slave(ALL, send), 0, LATE, role="SYNC_MASTER"),
+    "minInSyncReplicas": Case("2", send, ALONE, ResponseCode.SYSTEM_ERROR, role="SYNC_MASTER"),
+    "enableAutoInSyncReplicas": Case(
+        "true", with_slave(ALL, send), LATE, 0, role="SYNC_MASTER", first="inSyncReplicas=3"
+    ),
     "brokerFastFailureEnable": Case("false", held_up(0.5, RequestCode.SEND_MESSAGE_V2), True, False),
     "waitTimeMillsInSendQueue": Case("700", held_up(0.5, RequestCode.SEND_MESSAGE_V2), True, False),
     "waitTimeMillsInPullQueue": Case("300", held_up(0.5, RequestCode.PULL_MESSAGE), False, True),
@@ -333,9 +379,11 @@ async def configure(desk: Desk, text: str) -> Command:
 @pytest.mark.parametrize("key", CASES)
 def test_a_change_takes_effect_at_once(key: str) -> None:
     case = CASES[key]
+    broker_id = 1 if case.role == "SLAVE" else 0
+    identity = replace(CONFIG.identity, role=case.role, broker_id=broker_id)
 
     async def main() -> None:
-        async with running(**case.store) as desk:
+        async with running(replace(CONFIG, identity=identity), **case.store) as desk:
             if case.first:
                 assert (await configure(desk, case.first)).code == 0
             assert await case.observe(desk) == case.before

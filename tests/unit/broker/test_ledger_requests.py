@@ -37,7 +37,8 @@ def test_winners_are_seen_once_in_their_order_and_losers_never(flush: str) -> No
     async def scenario(desk: Desk) -> None:
         await begun(desk)
         answer = await write(desk, 0, "a", ROWS)
-        assert answer.ext == {"count": "300", "durability": "disk" if flush == "SYNC_FLUSH" else "memory"}
+        durability = "disk" if flush == "SYNC_FLUSH" else "memory"
+        assert answer.ext == {"count": "300", "durability": durability, "replicas": "1"}
         await write(desk, 0, "b", ROWS)
         assert await seen(desk) == []
         await decide(desk, 0, "a")

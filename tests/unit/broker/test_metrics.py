@@ -17,6 +17,7 @@ from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 
 from turbopump.broker.config import ConfigError, MetricsConfig, load
 from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Histogram, lines
+from turbopump.broker.metrics.replicas import ReplicaFigures
 from turbopump.protocol.codes import RequestCode
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.testing.loop import run_virtual
@@ -454,7 +455,11 @@ def test_every_panel_of_the_dashboard_shows_a_metric_that_is_exported() -> None:
             await live(desk)
             await live_with_kinds(desk)
             found = await scrape(desk)
-        return {name for (name, _) in (key for family in found.values() for key in family.samples)}
+            assert desk.broker._replicas is not None
+            # Those of slaves have no samples here.
+            with_slaves = {family.name for family in await ReplicaFigures(desk.broker._replicas).families()}
+        names = {name for (name, _) in (key for family in found.values() for key in family.samples)}
+        return names | with_slaves
 
     exported = run_virtual(main())
     for expression in expressions:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
 """Keys that are always refused, in addition to the operator's own list."""
 
-EXPORTED = {"useTLS": "false", "slaveReadEnable": "false", "filterServerNums": "0"}
+EXPORTED = {"useTLS": "false", "filterServerNums": "0"}
 """Keys without which `exportConfigs` of mqadmin 4.9 fails."""
 
 

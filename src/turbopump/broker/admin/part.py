@@ -15,6 +15,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part
+from turbopump.broker.replicas.part import ReplicaPart
 
 
 @dataclass(kw_only=True)
@@ -53,6 +54,7 @@ async def build(context: Context) -> AdminPart:
             delay.levels.progress,
             context.servers,
             delay.timers.progress,
+            context.part(ReplicaPart).requests.figures,
         ),
         StatisticsHandler(statistics),
         MaintenanceHandler(store, topics, offsets, statistics),

@@ -2,7 +2,8 @@
 
 Values are measured or zero, never invented. There are no queues between threads here: requests that wait to
 be handled are shown as the queue of sends, and the time spent waiting for the disk as the time that the log
-is locked. One key is not Apache's: `storeTrouble` says why no message is accepted, and is present only then.
+is locked. Two kinds of keys are not Apache's: `storeTrouble` says why the store cannot be written to, and is
+present only then; `replica…` is about copies of the log.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ class RuntimeHandler:
         delayed: Callable[[], Mapping[int, tuple[int, int]]] = dict,
         servers: Sequence[Server] = (),
         timed: Callable[[], TimerProgress] = TimerProgress,
+        replicas: Callable[[], dict[str, str]] = dict,
     ) -> None:
         """`delayed` returns by delay level the first offset that waits, and the end of the level's queue."""
         self._store = store
@@ -54,6 +56,7 @@ class RuntimeHandler:
         self._delayed = delayed
         self._servers = servers
         self._timed = timed
+        self._replicas = replicas
 
     def routes(self) -> Routes:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
@@ -68,22 +71,22 @@ class RuntimeHandler:
             table[f"{queue}ThreadPoolQueueSize"] = "0"
             table[f"{queue}ThreadPoolQueueCapacity"] = "0"
             table[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        table |= self._waits() | self._timers()
+        table |= self._waits() | self._timers() | self._replicas()
         for level, (first, end) in self._delayed().items():
             table[f"scheduleMessageOffset_{level}"] = f"{first},{end}"
         return dict(sorted(table.items()))
 
     def _life(self) -> dict[str, str]:
-        trouble = self._store.flags.reason
+        flags = self._store.flags
         life = {
             "bootTimestamp": str(self._traffic.booted_ms),
             "runtime": lasted(self._clock.now_ms() - self._traffic.booted_ms),
-            "brokerActive": "true" if trouble is None else "false",
+            "brokerActive": "false" if flags.blocked else "true",  # false on every slave, as with Apache
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
             "startAcceptSendRequestTimeStamp": str(self._accept_from_ms),
         }
-        return life if trouble is None else life | {"storeTrouble": trouble}
+        return life if flags.fault is None else life | {"storeTrouble": flags.fault}
 
     def _waits(self) -> dict[str, str]:
         longest_s = max((server.waits_s for server in self._servers), default=0.0)

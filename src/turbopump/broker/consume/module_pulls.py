@@ -51,7 +51,8 @@ class ModulePulls:
         if at == offset:
             return found
         status = GetStatus.FOUND if chosen else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, at, found.min_offset, found.max_offset, [*chosen], len(chosen), size)
+        ends = found.min_offset, found.max_offset
+        return GetResult(status, at, *ends, [*chosen], len(chosen), size, found.is_old)
 
     async def _wants(self, module: FilterModule, data: bytes) -> bool:
         """Returns whether `module` accepts one record; True for a record that cannot be decoded.

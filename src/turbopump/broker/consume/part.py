@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.pull import PullHandler
 from turbopump.broker.consume.pull_checks import PullChecks
 from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.consume.read_servers import ReadServers
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.consume.send_back import SendBackHandler
 from turbopump.broker.delay.part import DelayPart
@@ -23,7 +25,9 @@ class ConsumePart(Part):
 
 async def build(context: Context) -> ConsumePart:
     store, tables = context.store, context.tables
-    reused = ReusedOffsets(store.queues, context.recovered_end)
+    # A slave assigns no offset: those beyond what it recovered after a crash are its master's, and valid.
+    reused = ReusedOffsets(store.queues, None if context.is_slave else context.recovered_end)
+    servers = ReadServers(tables.groups, context.config().replication, context.is_slave)
     checks = PullChecks(
         store.queues,
         tables.topics,
@@ -35,7 +39,9 @@ async def build(context: Context) -> ConsumePart:
         broker_ip=context.host,
     )
     polling = context.config().polling
-    pulls = PullHandler(store, checks, tables.offsets, reused, context.clock, polling, tables.traffic)
+    pulls = PullHandler(
+        store, checks, tables.offsets, reused, context.clock, polling, tables.traffic, servers
+    )
     send_back = SendBackHandler(
         store,
         tables.topics,
@@ -46,10 +52,15 @@ async def build(context: Context) -> ConsumePart:
         unpack_host(store.log.store_host)[0],
         writable=lambda: context.may(WRITE),
     )
+
+    def configure(config: BrokerConfig) -> None:
+        servers.configure(config.replication)
+        pulls.configure(config.polling)
+
     return ConsumePart(
         routes={**send_back.routes(), **QueryHandler(store, tables.topics).routes()},
         main_routes=pulls.routes(),
-        configure=lambda config: pulls.configure(config.polling),
+        configure=configure,
         answer_waiting=pulls.close,
         close=[pulls.cancel_reads],
         pulls=pulls,

@@ -4,7 +4,8 @@ In: a pull request. Out: one answer with the records joined to its header in a s
 waits in `parked.py` until a message arrives or its timeout ends. A request may carry an offset to commit. A
 consumer whose offset was reset (`groups/resets.py`), or whose offset a crash made void
 (`reused_offsets.py`), is answered with the offset to go on from; the offset that such a pull carries is not
-committed. Which pulls may read is decided in `pull_checks.py`, how records are found in `store/reading.py`.
+committed. Which pulls may read is decided in `pull_checks.py`, how records are found in `store/reading.py`,
+which server is suggested for the next pull in `read_servers.py`.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from turbopump.broker.consume.filter_modules import FilterFailed, FilterModule
 from turbopump.broker.consume.module_pulls import ModulePulls
 from turbopump.broker.consume.parked import ParkedPulls
 from turbopump.broker.consume.pull_checks import Pull, PullChecks, ReadForbidden
+from turbopump.broker.consume.read_servers import MASTER, ReadServers
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
@@ -30,6 +32,7 @@ from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSC
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.runtime.tasks import Tasks
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
@@ -43,6 +46,13 @@ SWEEP_S = 5.0
 """Interval after which a parked pull is answered when only messages that its filter rejects have arrived.
 
 Such messages move its offset on. Intervals are counted from the moment the pull was parked."""
+
+MAX_WAIT_BESIDE_MASTER_S = 1.0
+"""Wait of a pull that finds nothing on a slave whose master is there: the next pull goes to the master.
+
+Apache's slave answers at once, so that a consumer that cannot reach the master, or whose route does not name
+it yet, pulls without a pause.
+"""
 
 WOKEN_PER_TURN = 32
 """Parked pulls answered in one turn of the event loop."""
@@ -60,6 +70,9 @@ CODES: dict[GetStatus, ResponseCode] = {
     GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+OUTSIDE = (*EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
+OUTSIDE_LINES = 10  # log lines about consumers that wait for what a slave does not have, per ...
+OUTSIDE_INTERVAL_S = 60.0
 
 
 class PullHandler:
@@ -74,6 +87,7 @@ class PullHandler:
         clock: Clock,
         polling: PollConfig,
         traffic: Traffic,
+        servers: ReadServers,
     ) -> None:
         self._store = store
         # Bound here, without a call in between: both run for every pull.
@@ -84,6 +98,7 @@ class PullHandler:
         self._clock = clock
         self._polling = polling
         self._traffic = traffic
+        self._servers = servers
         self._module_pulls = ModulePulls(store.reader)
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         # Parked pulls of each connection. An entry stays until the connection closes, even when it is empty,
@@ -91,9 +106,22 @@ class PullHandler:
         self._waiting_on: dict[Connection, set[Pull]] = {}
         self._woken: deque[Pull] = deque()
         self._reads = Tasks(log)
+        self._code = _code_on_slave if servers.is_slave else _code
+        self._outside = RateLimitedLog(log, OUTSIDE_INTERVAL_S, logging.WARNING, OUTSIDE_LINES)
+        self.configure(polling)
 
     def configure(self, polling: PollConfig) -> None:
+        """Applies settings that can change while the broker runs, also those of `servers`."""
         self._polling = polling
+        self._suggested = self._servers.suggested if self._servers.may_suggest else None
+        self._store.reader.keeps_offsets = self._servers.keeps_offsets
+
+    def master_seen(self, is_there: bool) -> None:
+        """Notes on a slave whether its master is there; when it comes, waiting pulls are sent back to it."""
+        has_come = is_there and not self._servers.has_master
+        self._servers.has_master = is_there
+        if has_come:
+            self._wake(self._parked.drain())
 
     def routes(self) -> Routes:
         route = Route(PullMessageRequest, self.pull)
@@ -123,7 +151,7 @@ class PullHandler:
         return None
 
     def _park_or_answer(self, pull: Pull, result: GetResult) -> None:
-        code = _code(result, pull.offset)
+        code = self._code(result, pull.offset)
         may_park = code == ResponseCode.PULL_NOT_FOUND and pull.request.header.sysFlag & PULL_SUSPEND
         if not may_park or not self._park(pull):
             self._answer(pull, result, code)
@@ -150,6 +178,9 @@ class PullHandler:
         for pull in self._parked.waiting(queue):
             if pull.offset < next_offset and not pull.was_passed:
                 self._shorten_wait(pull)
+        self._wake(woken)
+
+    def _wake(self, woken: list[Pull]) -> None:
         if woken and not self._woken:
             asyncio.get_running_loop().call_soon(self._answer_woken)
         self._woken.extend(woken)
@@ -238,6 +269,8 @@ class PullHandler:
         here = self._waiting_on.get(connection, ())
         if len(here) >= MAX_PARKED_PER_CONNECTION or connection.is_closing or not self._parked.park(pull):
             return False
+        if self._servers.keeps_offsets:
+            self._check_outside(pull)
         if connection not in self._waiting_on:
             self._waiting_on[connection] = set()
             connection.on_closed.append(self._forget)
@@ -248,13 +281,31 @@ class PullHandler:
             if self._polling.long_polling
             else self._polling.short_polling_ms
         )
+        wait_s = max(0, wait_ms) / 1000
+        if self._servers.has_master:
+            wait_s = min(wait_s, MAX_WAIT_BESIDE_MASTER_S)
         pull.parked_at = asyncio.get_running_loop().time()
-        self._end_after(pull, max(0, wait_ms) / 1000)
+        self._end_after(pull, wait_s)
         self._store.log.on_arrival = self.arrived
         # A message arrived while a filter module was still at work on this pull: `arrived` was not called.
         if pull.queue.max_offset > pull.offset:
             self._shorten_wait(pull)
         return True
+
+    def _check_outside(self, pull: Pull) -> None:
+        """Logs the group of a pull that waits on this slave for messages that only the master can have."""
+        header, queue = pull.request.header, pull.queue
+        if queue.min_offset <= pull.offset <= queue.max_offset:
+            return
+        if pull.offset < queue.min_offset:
+            pull.accepts = _nothing  # what arrives is behind it
+        words = (
+            "Group %s is at offset %d of %s queue %d, of which this slave has %d to %d: it waits for the "
+            "master. To let it go on with what is here, set offsetCheckInSlave=true"
+        )
+        now = self._clock.monotonic()
+        ends = queue.min_offset, queue.max_offset
+        self._outside.log(now, words, header.consumerGroup, pull.offset, header.topic, header.queueId, *ends)
 
     def _end_after(self, pull: Pull, seconds: float) -> None:
         """Sets the timeout of a parked pull, in seconds from when it was parked."""
@@ -326,7 +377,7 @@ class PullHandler:
             request = pull.request
             request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(error), {}))
         else:
-            self._answer(pull, result, _code(result, pull.offset))
+            self._answer(pull, result, self._code(result, pull.offset))
 
     def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
         """Starts a task that loads missing data from disk in a thread, then reads and answers the pull."""
@@ -368,7 +419,7 @@ class PullHandler:
         if may_park:
             self._park_or_answer(pull, result)
         else:
-            self._answer(pull, result, _code(result, pull.offset))
+            self._answer(pull, result, self._code(result, pull.offset))
 
     async def cancel_reads(self) -> None:
         """Cancels the tasks that still read pulls from the disk or through a module; the broker stops."""
@@ -380,8 +431,11 @@ class PullHandler:
             self._traffic.got(pull.queue, group, result.count, result.size, result.next_offset)
         else:
             self._traffic.pulls_missed += 1
+        suggested = self._suggested
         ext = {
-            "suggestWhichBrokerId": "0",
+            "suggestWhichBrokerId": (
+                MASTER if suggested is None else suggested(pull.request.header.consumerGroup, result.is_old)
+            ),
             "nextBeginOffset": str(result.next_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),
@@ -404,3 +458,17 @@ def _code(result: GetResult, asked: int) -> int:
     if result.status in EMPTY and asked != 0:
         return ResponseCode.PULL_OFFSET_MOVED
     return CODES[result.status]
+
+
+def _code_on_slave(result: GetResult, asked: int) -> int:
+    """Returns the code on a slave: a consumer that is left where it is waits, as at the end of its queue.
+
+    Apache's slave answers it at once, and it asks the same again more than a thousand times a second.
+    """
+    is_left = result.status in OUTSIDE and result.next_offset == asked
+    return ResponseCode.PULL_NOT_FOUND if is_left else _code(result, asked)
+
+
+def _nothing(tags_code: int) -> bool:
+    """Accepts no message: the filter of a pull that no arrival can help."""
+    return False

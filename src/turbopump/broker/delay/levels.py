@@ -139,7 +139,13 @@ class DelayedMessages:
         return len(file.offsetTable)
 
     def open(self) -> None:
-        """Adds the existing delay queues at their saved positions. `postponed` adds later ones."""
+        """Adds the existing delay queues at their saved positions. `postponed` adds later ones.
+
+        A file that counts more than the log has is not of this log (see `replicas/progress_files.py`).
+        """
+        if self._file is not None and (self._file.logOffset or 0) > self._store.log.end:
+            log.warning("%s counts records beyond the end of the log; reading the log instead", FILE)
+            self._file = None
         for queue in self._store.queues.of(names.SCHEDULE_TOPIC):
             self._add(queue, self._written_down(queue))
 

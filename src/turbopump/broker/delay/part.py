@@ -36,7 +36,6 @@ async def build(context: Context) -> DelayPart:
     load(context.files, LEVEL_FILE, levels.load)
     levels.open()
     schedule.on_postponed = levels.postponed
-    store.retention.guards.append(levels.rescue)
 
     rules, name = config.timers, context.broker_name
     intake = TimerIntake(store, lambda: context.config().timers, name, context.clock, rules.precision_ms)
@@ -65,13 +64,16 @@ async def build(context: Context) -> DelayPart:
     part = DelayPart(
         routes={**levels.routes(), **timers.routes(), **recalls.routes()},
         kinds=(schedule, intake),
-        tasks=[levels.run, lambda: levels.keep(config.delays.flush_interval_ms / 1000)],
-        close=[levels.close],
         schedule=schedule,
         intake=intake,
         levels=levels,
         timers=timers,
     )
+    if context.is_slave:  # the master delivers; its progress is copied with its tables
+        return part
+    store.retention.guards.append(levels.rescue)
+    part.tasks = [levels.run, lambda: levels.keep(config.delays.flush_interval_ms / 1000)]
+    part.close = [levels.close]
     if rules.enabled:
         intake.on_postponed = timers.postponed
         store.retention.guards.append(timers.rescue)

@@ -13,7 +13,7 @@ message that arrives before the consumer asks for the end would never be read.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -92,6 +92,8 @@ class CommittedOffsets:
         self.is_used: Callable[[str], bool] = lambda topic: True
         """Whether a topic has messages. Offsets of light queues that never had any are not stored: any name
         can be one of a light queue."""
+        self.on_commit: Callable[[str, str, int, int], None] | None = None
+        """On a slave: called with group, topic, queue and offset of each commit."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
@@ -104,6 +106,8 @@ class CommittedOffsets:
         if self._light_queues and not self.is_used(topic):
             return True
         before = _put(self._table, group, topic, queue_id, offset)
+        if self.on_commit is not None:
+            self.on_commit(group, topic, queue_id, offset)
         # A member that does not know that it lost the queue, or a tool.
         if offset < before:
             words = "Commit of group %s on %s queue %d goes back from %d to %d"
@@ -116,6 +120,13 @@ class CommittedOffsets:
         if not self.is_dirty and (offset != before or has_new_version):
             self._changed()
         return True
+
+    def copied(self, newer: Mapping[tuple[str, str, int], int]) -> None:
+        """Notes that the table was replaced by that of a master, and puts offsets into it that are larger."""
+        for (group, topic, queue_id), offset in newer.items():
+            if offset > self.query(group, topic, queue_id):
+                _put(self._table, group, topic, queue_id, offset)
+        self._changed()
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Returns the committed queue offset; -1 when the group has never committed on this queue."""
@@ -207,7 +218,7 @@ class CommittedOffsets:
         `recovered_end` is the end of the log if the broker has just crashed, else None. A crash is recent
         for `REMEMBERED_MS`.
         """
-        self.clamp(lambda topic, queue_id: _end_of_queue(queues, topic, queue_id))
+        self.clamp(lambda topic, queue_id: end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
         if recovered_end is not None:
             self._crashes.append((recovered_end, now_ms))
@@ -254,14 +265,14 @@ class CommittedOffsets:
     def dump(self) -> bytes:
         return b"".join(self.slices())
 
-    def slices(self) -> Iterator[bytes]:
+    def slices(self, is_saved: bool = True) -> Iterator[bytes]:
         """Marks the table clean and yields its file's content in pieces; requests can be served in between.
 
         Each offset is that of the moment when its piece is made. A commit after the first piece makes the
-        table dirty again.
+        table dirty again. `is_saved`: the pieces are written to the file.
         """
         # Before the first piece: a commit meanwhile must not be taken for written.
-        self.is_dirty = False
+        self.is_dirty = self.is_dirty and not is_saved
         yield b'{"dataVersion":' + msgspec.json.encode(self.version)
         if self._crashes:
             yield b',\n"crashes":' + msgspec.json.encode(self._crashes)
@@ -336,7 +347,8 @@ def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
         del table[group]
 
 
-def _end_of_queue(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
+def end_of_queue(queues: ConsumeQueues, topic: str, queue_id: int) -> int:
+    """Returns the offset that the next message of a queue gets; 0 when there is no such queue."""
     queue = queues.find(topic, queue_id)
     return queue.max_offset if queue is not None else 0
 

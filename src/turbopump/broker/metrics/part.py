@@ -18,7 +18,9 @@ from turbopump.broker.metrics.collectors import (
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
+from turbopump.broker.metrics.replicas import ReplicaFigures
 from turbopump.broker.part import Context, Part
+from turbopump.broker.replicas.part import ReplicaPart
 from turbopump.broker.transactions.part import TransactionPart
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ async def build(context: Context) -> MetricsPart:
         ConnectionFigures(tables.members),
         LagFigures(tables.members, topics, tables.offsets, statistics, store, clock),
         StoreFigures(store, context.disk.usage, clock),
+        ReplicaFigures(context.part(ReplicaPart).requests),
         answers,
         TransactionFigures(context.part(TransactionPart).open),
         TimerFigures(context.part(DelayPart).timers),

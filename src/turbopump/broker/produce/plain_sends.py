@@ -53,6 +53,16 @@ PAIR_END = "\x02"
 UNIQUE_KEY = "UNIQ_KEY\x01"
 KEYS = "KEYS\x01"
 
+
+class MadeAnswer(msgspec.Struct):
+    """The fields of a compiled answer that have to be kept when it is made again."""
+
+    opaque: int
+    extFields: dict[str, str]  # noqa: N815 - the wire's spelling
+
+
+ANSWER_DECODER = msgspec.json.Decoder(MadeAnswer)
+
 Shape = tuple[int, bool]
 """What a property string contains beside unique key and keys: tag code, whether the sender waits."""
 UNKNOWN: Shape = (0, False)
@@ -100,10 +110,12 @@ class PlainSendHandler:
         self._shapes: dict[str, Shape | None] = {}
         self._templates: dict[Safety, bytes] = {}
         self.shortcut: Shortcut | None = None
-        """Serves the plain sends at the front of a read event, in C; None: not built, or answers wait."""
+        """Serves the plain sends at the front of a read event, in C; None: not built, or answers wait for
+        the disk."""
         sends = self._twin()
         if sends is not None:
-            self.shortcut = self._shortcut(sends)
+            immediate = self._acknowledgement.immediate is not None
+            self.shortcut = self._shortcut(sends) if immediate else self._later_shortcut(sends)
 
     def topics_changed(self, names: list[str]) -> None:
         """Drops the cached queues of these topics; an empty list (a topic was deleted) drops all."""
@@ -135,14 +147,17 @@ class PlainSendHandler:
 
     def _twin(self) -> PlainSends | None:
         acknowledgement, receipts = self._acknowledgement, self._receipts
-        if acknowledgement.immediate is None:
+        waited = acknowledgement.immediate or acknowledgement.expected
+        if waited is None:
             return None
+        # Where answers wait for slaves, a sender that does not wait is served by the Python loop.
+        is_immediate = acknowledgement.immediate is not None
         return self._store.compiled.plain_sends(
             targets=self._targets,
             not_plain=tuple(name.encode() for name in self._not_plain),
             added=self._added,
-            hurried=receipts.parts(acknowledgement.unawaited),
-            waited=receipts.parts(acknowledgement.immediate),
+            hurried=receipts.parts(acknowledgement.unawaited) if is_immediate else (),
+            waited=receipts.parts(waited),
             max_message_size=self._max_message_size,
             max_frame=MAX_FRAME,
         )
@@ -160,6 +175,51 @@ class PlainSendHandler:
             return used, answers
 
         return take
+
+    def _later_shortcut(self, sends: PlainSends) -> Shortcut:
+        """Returns the shortcut of a SYNC_MASTER: the answers are made at once, and written when slaves are so
+        far. In the rare case that they turn out otherwise they are made again.
+        """
+        append, took, monotonic = self._store.compiled.append_plain, self._took, self._monotonic
+        acknowledgement, log = self._acknowledgement, self._store.log
+        expected = acknowledgement.expected  # as the compiled answers say; a setting may change it later
+
+        def take(connection: Connection, data: bytes) -> tuple[int, bytes]:
+            began = monotonic()
+            taken = append(sends, data, connection.peer_host)
+            if taken is None:
+                return NOTHING
+            used, answers, queues = taken
+            connection.begin(used)
+
+            def answer(safety: Safety) -> None:
+                took(int((monotonic() - began) * 1000), queues)
+                try:
+                    if answers:
+                        connection.write(answers if safety is expected else self._remade(answers, safety))
+                finally:
+                    connection.end(used)
+
+            acknowledgement.when_safe(log.end, answer)
+            return used, b""
+
+        return take
+
+    def _remade(self, answers: bytes, safety: Safety) -> bytes:
+        """Returns answers that were made for another outcome with what this one says."""
+        out: list[bytes] = []
+        template, at = self._template(safety), 0
+        while at < len(answers):
+            _, size = PREFIX.unpack_from(answers, at)
+            at += PREFIX.size
+            made = ANSWER_DECODER.decode(answers[at : at + size])
+            at += size
+            fields = made.extFields
+            key, offset = fields["transactionId"].encode(), int(fields["msgId"][-16:], 16)
+            values = int(fields["queueId"]), key, offset, int(fields["queueOffset"]), made.opaque
+            header = template % values
+            out += (PREFIX.pack(len(header) + 4, len(header)), header)
+        return b"".join(out)
 
     # pure Python
 

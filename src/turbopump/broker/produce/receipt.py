@@ -1,7 +1,9 @@
 """Makes the fields of the answer to a send, with its receipt: how safely the message was stored by then.
 
-Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability`, `replicas`
-and `delayLevel` (the level that is applied) are ours, and other clients ignore them. `durability` is one of
+Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability`, `replicas`,
+`replicasOnDisk` and `delayLevel` (the level that is applied) are ours, and other clients ignore them.
+`replicas` is how many brokers have the message, `replicasOnDisk` how many of them have it on disk, where
+slaves were waited for. `durability` is about this broker's own copy:
 
     buffer   in this process's memory only (transient store pool): lost when the process dies
     memory   in the operating system's page cache: survives the process, lost with the power
@@ -54,6 +56,8 @@ class Receipts:
         fields["queueOffset"] = str(queue_offset)
         fields["durability"] = safety.durability
         fields["replicas"] = str(safety.replicas)
+        if safety.replicas_on_disk is not None:
+            fields["replicasOnDisk"] = str(safety.replicas_on_disk)
         return fields
 
     def parts(self, safety: Safety) -> tuple[bytes, ...]:
@@ -63,6 +67,8 @@ class Receipts:
         """
         region = msgspec.json.encode(self.region).decode()
         stored = f'","durability":"{safety.durability}","replicas":"{safety.replicas}"'
+        if safety.replicas_on_disk is not None:
+            stored += f',"replicasOnDisk":"{safety.replicas_on_disk}"'
         return (
             b'{"code":%d,"extFields":{"queueId":"' % safety.code,
             b'","transactionId":"',

@@ -38,20 +38,23 @@ async def build(context: Context) -> TransactionPart:
 
     # A committed message can be of the kinds known so far. Half messages are added later, so never one.
     transactions = OpenTransactions(store, tables.topics, tables.offsets, context.kinds, writer, rules, clock)
-    await reopen(store, transactions)
+    if not context.is_slave:
+        await reopen(store, transactions)
     producers = TransactionProducers(tables.members, context.broker_name)
     checks = TransactionChecks(transactions, store, writer.acknowledgement, producers, rules, clock)
-    store.retention.guards.append(checks.rescue)
     ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock)
     timers = context.part(DelayPart).intake
     ledger = await _ledger(context, transactions)
-    return TransactionPart(
+    part = TransactionPart(
         routes={**ends.routes(), **ledger.routes},
         kinds=(HalfMessages(store, transactions, timers, context.targets.rules),),
-        tasks=[checks.run, checks.keep, *ledger.tasks],
-        close=[transactions.save_progress],
         open=transactions,
     )
+    if not context.is_slave:  # the master checks and settles
+        store.retention.guards.append(checks.rescue)
+        part.tasks = [checks.run, checks.keep, *ledger.tasks]
+        part.close = [transactions.save_progress]
+    return part
 
 
 async def _ledger(context: Context, transactions: OpenTransactions) -> Part:
@@ -59,8 +62,9 @@ async def _ledger(context: Context, transactions: OpenTransactions) -> Part:
     writer, timers = context.writer, context.part(DelayPart).intake
     books = LedgerBooks(name)
     written = LedgerLog(books, store, writer, clock)
-    await written.reopen()
-    store.retention.guards.append(written.rescue)
+    if not context.is_slave:
+        await written.reopen()
+        store.retention.guards.append(written.rescue)
     homes = BookHomes(books, name, context.client, context.config().name_servers.addresses, clock)
     settlement = Settlement(
         transactions, store, homes, lambda: check_rules(context.config()).interval_s, clock

@@ -96,7 +96,8 @@ class LedgerSendHandler:
         self._check(stamp)
         stored = self._together(stamp, request) or self._one_by_one(stamp, request)
         safety = await self._writer.acknowledgement.safe(stored.end)
-        return Answer(LedgerSendResponse(stored.count, safety.durability), code=safety.code)
+        answer = LedgerSendResponse(stored.count, safety.durability, safety.replicas)
+        return Answer(answer, code=safety.code)
 
     def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
         """Stores plain half messages in one compiled step; None: not all are plain, nothing was stored."""

@@ -1,0 +1,165 @@
+"""Decides whether an Apache slave may count: its last record must be the one that this log has there.
+
+Apache's slaves compare nothing and say only where their log ends. In: the connection of such a slave and that
+end. Out: why it is no copy, or None. The last whole record before its end is looked up in this log, the
+slave's own address with the name servers, and the slave is asked for the record there (33). A slave that
+cannot be asked is admitted, with a warning: it may well be a copy.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.protocol.addresses import split_address
+from turbopump.protocol.bodies import ClusterInfo, KVTable
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import BrokenBody
+from turbopump.remoting.client import Client
+from turbopump.replication.comparison import CALL_TIMEOUT_S, LogComparison
+from turbopump.replication.master import SlaveConnection
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Network
+from turbopump.store.reading import QueueReader
+from turbopump.store.replica_log import ReplicaLog
+
+log = logging.getLogger(__name__)
+
+MASTER_ID = 0
+MAX_TRIES = 3  # a slave whose master is configured may connect before it registers
+RETRY_S = 2.0
+MAPPED_IPV4 = "::ffff:"  # how a socket for both families shows an IPv4 peer
+BYTES_PER_TURN = 256 << 10  # walked in one turn of the loop: about 1.5 ms with the smallest records
+
+
+class CannotAsk(Exception):
+    """The slave behind a connection was not found, or did not answer."""
+
+
+class SlaveAdmission:
+    """Compares Apache slaves with the log of this broker before they count."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        client: Client,
+        network: Network,
+        clock: Clock,
+        mine: ReplicaLog,
+        reader: QueueReader,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._network = network
+        self._clock = clock
+        self._mine = mine
+        self._reader = reader
+        self._comparison = LogComparison(client, mine)
+
+    async def admit(self, connection: SlaveConnection, end: int) -> str | None:
+        """Returns why the slave that reported `end` is no copy of this log; None: it may be one."""
+        if end == 0:
+            return None
+        try:
+            offset, record = await self._last_record(end)
+            different = await self._asked_until_answered(connection, end, offset, record)
+        except CannotAsk as error:
+            log.warning("Slave %s counts without having been compared: %s", connection.address, error)
+            return None
+        if not different:
+            return None
+        return (
+            f"its log ends at {end}, but at {offset} it has another record than this log, or none (asked at "
+            f"{different}): it is not a copy. Stop it, move its store away, and start it empty"
+        )
+
+    # the record in this log
+
+    async def _last_record(self, end: int) -> tuple[int, bytes]:
+        """Returns the last whole record that ends at or before `end`, and its log offset."""
+        mine = self._mine
+        begin = end - 1 - (end - 1) % mine.file_size
+        while begin >= mine.min_offset:
+            offset = await self._last_in_file(begin, end)
+            record = mine.record(offset) if offset >= mine.min_offset else None
+            if record is not None:
+                return offset, record
+            begin -= mine.file_size
+        raise CannotAsk(f"this log has no whole record before its end {end}")
+
+    async def _last_in_file(self, begin: int, end: int) -> int:
+        """Returns the last record of a file that ends at or before `end`; -1 without one."""
+        mine, last, at = self._mine, -1, begin
+        stop = min(begin + mine.file_size, end)
+        while mine.min_offset <= at < stop:
+            part = min(at + BYTES_PER_TURN, stop)
+            await self._reader.bring(((at, part - at),))
+            if at < mine.min_offset:  # deleted meanwhile
+                break
+            found, at = mine.walk(at, part, end)
+            last = max(last, found)
+            await asyncio.sleep(0)
+        return last
+
+    # the record of the slave
+
+    async def _asked_until_answered(
+        self, connection: SlaveConnection, end: int, offset: int, record: bytes
+    ) -> str:
+        """Returns the address of a slave that lacks the record; empty when it has it. Raises CannotAsk."""
+        for attempt in range(1, MAX_TRIES + 1):
+            try:
+                addresses = await self._addresses(connection, end)
+                for address in addresses:
+                    if not await self._comparison.has_record(address, offset, record):
+                        return address
+                return ""
+            except (OSError, BrokenBody, ValueError, CannotAsk) as error:
+                if attempt == MAX_TRIES:
+                    raise CannotAsk(str(error)) from error
+            await self._clock.sleep(RETRY_S)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _addresses(self, connection: SlaveConnection, end: int) -> list[str]:
+        """Returns where the slave may serve clients: registered on the host of the connection, same end."""
+        host = connection.address.rpartition(":")[0].removeprefix(MAPPED_IPV4)
+        there = [address for address in await self._registered() if await self._is_at(address, host)]
+        if not there:
+            raise CannotAsk(f"no slave of this broker is registered with a name server on host {host}")
+        found = [address for address in there if await self._end_of(address) == end]
+        if not found:
+            raise CannotAsk(f"no slave on host {host} has a log that ends at {end}")
+        return found
+
+    async def _registered(self) -> list[str]:
+        """Returns the addresses of the slaves of this broker that a name server knows."""
+        config = self._config()
+        failure: OSError = ConnectionError("no name server is configured")
+        for name_server in config.name_servers.addresses:
+            try:
+                question = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+                answer = await self._client.call(name_server, question, CALL_TIMEOUT_S)
+            except OSError as error:
+                failure = error
+                continue
+            found = ClusterInfo.decode(answer.body).brokerAddrTable.get(config.identity.broker_name)
+            addresses = {} if found is None else found.brokerAddrs
+            return [address for broker_id, address in addresses.items() if broker_id != MASTER_ID]
+        raise failure
+
+    async def _is_at(self, address: str, host: str) -> bool:
+        try:
+            registered = split_address(address)[0]
+            return host in (registered, await self._network.resolve(registered))
+        except (OSError, ValueError):
+            return False
+
+    async def _end_of(self, address: str) -> int:
+        """Returns where the log of the slave at `address` ends; -1: it does not say."""
+        question = request(RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self._client.call(address, question, CALL_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            return -1
+        figure = KVTable.decode(answer.body).table.get("commitLogMaxOffset", "")
+        return int(figure) if figure.isdecimal() else -1

@@ -1,0 +1,183 @@
+"""Builds replication: on a master the port for slaves, on a slave the copying of its master."""
+
+import asyncio
+from dataclasses import dataclass
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.consume.part import ConsumePart
+from turbopump.broker.delay.levels import FILE as DELAY_FILE
+from turbopump.broker.part import Context, Part
+from turbopump.broker.replicas import slave_commits
+from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
+from turbopump.broker.replicas.admission import SlaveAdmission
+from turbopump.broker.replicas.in_sync_rule import InSyncRule
+from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
+from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
+from turbopump.broker.replicas.slave_broker import SlaveBroker
+from turbopump.broker.replicas.slave_rules import SlaveRules
+from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
+from turbopump.remoting.links import Link
+from turbopump.replication.comparison import LogComparison
+from turbopump.replication.master import Master, MasterRules, Table
+from turbopump.replication.metadata import INTERVAL_S, MetadataPuller
+from turbopump.replication.sent_log import StoreLog
+from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
+
+
+@dataclass(kw_only=True)
+class ReplicaPart(Part):
+    """The part, with the master's side or the slave's."""
+
+    requests: ReplicaHandler
+    master: Master | None = None
+    slave: Slave | None = None
+
+
+async def build(context: Context) -> ReplicaPart:
+    run = context.chance.getrandbits(62)
+    return await _slave(context, run) if context.is_slave else await _master(context, run)
+
+
+async def _master(context: Context, run: int) -> ReplicaPart:
+    config, store, tables = context.config(), context.store, context.tables
+    rules, files = config.replication, context.files
+    slave_commits.forget(files)
+    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE)
+
+    def all_tables() -> list[Table]:
+        """Returns what a slave gets when it comes: the tables as they are now, and saved progress."""
+        live: list[Table] = [
+            (TOPICS_FILE, tables.topics.dump(), 0),
+            (GROUPS_FILE, tables.groups.dump(), 0),
+            (tables.offsets.file_name, b"".join(tables.offsets.slices(is_saved=False)), 0),
+            (FILTER_FILE, tables.filters.dump(), 0),
+        ]
+        progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
+        end = store.log.end
+        return [*live, *((name, data, end) for name, data in progress if data is not None)]
+
+    def transactions() -> bytes | None:
+        return transaction_progress(tables.offsets, store.log.end)
+
+    def push(name: str, contents: bytes) -> None:
+        """Sends a file that was saved; progress goes behind the part of the log that it counts."""
+        if name == DELAY_FILE:
+            master.push_table(name, contents, store.log.end)
+        elif name in pushed:
+            master.push_table(name, contents)
+        if name == tables.offsets.file_name and (reached := transactions()) is not None:
+            master.push_table(TRANSACTION_FILE, reached, store.log.end)
+
+    admission = SlaveAdmission(
+        context.config, context.client, context.network, context.clock, store.replica, store.reader
+    )
+    master = Master(
+        StoreLog(store.log, store.reader, config.store.commit_log_file_size),
+        context.copies,
+        context.network,
+        context.clock,
+        MasterRules(rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000, rules.transfer_bytes),
+        run,
+        admission.admit,
+        all_tables,
+    )
+    requests = ReplicaHandler(
+        store,
+        tables.offsets,
+        config.identity,
+        run,
+        lambda: context.config().replication.max_gap_bytes,
+        master,
+    )
+
+    async def start() -> None:
+        loop = asyncio.get_running_loop()
+
+        def saved(name: str, contents: bytes) -> None:  # in the thread of a worker
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(push, name, contents)
+
+        listening = context.config().listening
+        port = listening.ha_port or context.port + 1
+        await master.start(listening.bind_address, port)
+        files.on_saved = saved
+
+    def slaves_changed() -> None:
+        """Has appends announced to the master's side only while a slave is connected."""
+        store.log.on_growth = master.grown if master.connections else None
+
+    master.on_change = slaves_changed
+
+    async def close() -> None:
+        store.log.on_growth = files.on_saved = None
+        await master.stop()
+
+    acknowledgement = context.writer.acknowledgement
+    before: tuple[Link, ...] = ()
+    if isinstance(acknowledgement, ReplicaAcknowledgement):
+        before = (InSyncRule(acknowledgement),)
+
+    def configure(changed: BrokerConfig) -> None:
+        if isinstance(acknowledgement, ReplicaAcknowledgement):
+            acknowledgement.configure(changed.replication)
+
+    return ReplicaPart(
+        routes=requests.routes(),
+        before=before,
+        start=start,
+        close=[close],
+        configure=configure,
+        requests=requests,
+        master=master,
+    )
+
+
+async def _slave(context: Context, run: int) -> ReplicaPart:
+    config, store, tables, clock = context.config(), context.store, context.tables, context.clock
+    rules, files = config.replication, context.files
+    broker = SlaveBroker(
+        context.config,
+        tables,
+        context.table_files,
+        files,
+        context.registration,
+        context.client,
+        store,
+        context.workers,
+        clock,
+        context.role,
+        context.part(ConsumePart).pulls.master_seen,
+    )
+    progress = context.role.progress
+    slave = Slave(
+        store.replica,
+        LogComparison(context.client, store.replica),
+        progress,
+        broker,
+        context.network,
+        clock,
+        SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
+    )
+    puller = MetadataPuller(context.client, slave.take_table)
+
+    async def copy_tables() -> None:
+        """Asks an Apache master for its tables at intervals; a master of ours pushes them."""
+        while True:
+            follows = slave.state in (SlaveState.COPYING, SlaveState.FOLLOWING)
+            if follows and slave.master is not None and not slave.is_ours:
+                await puller.pull(slave.master.broker)
+                await clock.sleep(INTERVAL_S)
+            else:
+                await clock.sleep(1.0)
+
+    side = SlaveSide(slave, progress, context.promote)
+    requests = ReplicaHandler(store, tables.offsets, config.identity, run, lambda: 0, side)
+    return ReplicaPart(
+        routes=requests.routes(),
+        before=(SlaveRules(),),
+        tasks=[slave.run, copy_tables],
+        close=[broker.close],
+        requests=requests,
+        slave=slave,
+    )

@@ -1,0 +1,143 @@
+"""The broker around a slave: finds the master, and takes its tables.
+
+In: tables of the master, as the contents of the files that keep them. Out: tables of this broker that equal
+the master's, on disk too. Commits made here while the master is away are in `slave_commits.py`, the copying
+of the log is in `replication/slave.py`.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.delay.levels import FILE as DELAY_FILE
+from turbopump.broker.groups.offsets import end_of_queue
+from turbopump.broker.persist import PersistedTable
+from turbopump.broker.registration import NameServerRegistration
+from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, RoleChange
+from turbopump.broker.replicas.slave_commits import SlaveCommits
+from turbopump.broker.storage import Storage
+from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, TableFiles, Tables
+from turbopump.broker.transactions.transactions import GROUP as TRANSACTION_GROUP
+from turbopump.protocol.addresses import join_address, split_address
+from turbopump.remoting.client import Client
+from turbopump.replication.slave import MasterAddress, SlaveState
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Workers
+from turbopump.store.config_files import ConfigFiles
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 2.0  # between two questions to the name servers while no master answers
+
+
+class SlaveBroker:
+    """Implements `replication.slave.SlaveListener`."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        tables: Tables,
+        table_files: TableFiles,
+        files: ConfigFiles,
+        registration: NameServerRegistration,
+        client: Client,
+        store: Storage,
+        workers: Workers,
+        clock: Clock,
+        role: RoleChange,
+        master_seen: Callable[[bool], None],
+    ) -> None:
+        """`master_seen` is called with whether consumers find the master, when that may have changed."""
+        self.state = SlaveState.SEARCHING
+        self._config = config
+        self._tables = tables
+        self._table_files = table_files
+        self._registration = registration
+        self._store = store
+        self._clock = clock
+        self._role = role
+        self._asked_at = -REFRESH_S
+        self._commits = SlaveCommits(files, workers, client, clock, partial(end_of_queue, store.queues))
+        self._master_seen = master_seen
+        self._known: dict[str, bytes] = {}  # the last contents of each table
+        self._takes: dict[str, Callable[[bytes], None]] = {
+            TOPICS_FILE: tables.topics.copy,
+            GROUPS_FILE: self._take_groups,
+            tables.offsets.file_name: self._take_offsets,
+            FILTER_FILE: self._take_filters,
+            DELAY_FILE: lambda contents: self._take_progress(DELAY_FILE, contents),
+            TRANSACTION_FILE: lambda contents: self._take_progress(TRANSACTION_FILE, contents),
+        }
+        self._progress = {
+            name: PersistedTable(name, partial(self._known.__getitem__, name), files.save, workers)
+            for name in (DELAY_FILE, TRANSACTION_FILE)
+        }
+        tables.offsets.on_commit = self._commits.committed
+
+    # of SlaveListener
+
+    def master(self) -> MasterAddress | None:
+        """Returns where the master is, as the configuration or the name servers say."""
+        now = self._clock.monotonic()
+        if self.state is SlaveState.SEARCHING and now - self._asked_at >= REFRESH_S:
+            self._asked_at = now
+            self._registration.refresh()
+        fixed, known = self._config().replication.master_address, self._registration.master
+        if fixed:
+            host, port = split_address(fixed)
+            return MasterAddress(known[0] if known is not None else join_address(host, port - 1), fixed)
+        return None if known is None else MasterAddress(*known)
+
+    def changed(self, state: SlaveState) -> None:
+        self.state = state
+        # A slave that has stopped has compared its log with the master's: the master serves consumers.
+        self._master_seen(state is not SlaveState.SEARCHING)
+        follows = state in (SlaveState.COPYING, SlaveState.FOLLOWING)
+        master = self.master() if follows else None
+        self._commits.follow(None if master is None else master.broker)
+
+    def table(self, name: str, contents: bytes) -> None:
+        """Takes a table of the master, if it has changed. Raises BrokenBody for one that cannot be read."""
+        take = self._takes.get(name)
+        if take is not None and self._known.get(name) != contents:
+            take(contents)
+            self._known[name] = contents
+
+    async def set_aside(self) -> list[str]:
+        """Moves the whole log of this store aside, and forgets the progress that belongs to it."""
+        kept = await self._store.upkeep.set_log_aside()
+        self._role.begin_slave(self._tables.offsets, self._store.log.end)
+        for name in self._progress:
+            self._known.pop(name, None)
+        return kept
+
+    # tables
+
+    def _take_groups(self, contents: bytes) -> None:
+        self._tables.groups.load(contents)
+        self._table_files.groups.changed()
+
+    def _take_offsets(self, contents: bytes) -> None:
+        """Takes the master's offsets; commits made here that the master does not have yet stay.
+
+        The progress of transactions comes separately, behind the part of the log that it counts.
+        """
+        self._tables.offsets.load(contents)
+        self._tables.offsets.forget_group(TRANSACTION_GROUP)
+        self._tables.offsets.copied(self._commits.pending)
+
+    def _take_filters(self, contents: bytes) -> None:
+        self._tables.filters.load(contents)
+        self._tables.filters.on_change()
+
+    def _take_progress(self, name: str, contents: bytes) -> None:
+        """Keeps how far the master is with delays or transactions, for when this broker is the master."""
+        self._known[name] = contents
+        self._progress[name].changed()
+
+    async def close(self) -> None:
+        await self._commits.close()
+        for table in self._progress.values():
+            await table.close()

@@ -1,0 +1,53 @@
+"""A master and its slave, whole brokers in virtual time."""
+
+from tests.kit import virtual
+from tests.unit.replication.kit import FILE_SIZE, pair
+
+from turbopump.protocol.codes import ResponseCode
+
+MASTER = "brokerRole=ASYNC_MASTER\n"
+SYNC = "brokerRole=SYNC_MASTER\n"
+SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
+
+
+@virtual
+async def test_a_slave_that_starts_empty_gets_the_whole_log() -> None:
+    async with pair() as world:
+        master, slave = world.node(MASTER), world.node(SLAVE)
+        await master.start()
+        for number in range(100):
+            answer = await world.send(master, b"%03d" % number + bytes(30_000))
+            assert answer.code == ResponseCode.SUCCESS
+        assert master.store.log.end > 2 * FILE_SIZE
+        await slave.start()
+        await world.copied(master, slave)
+        assert slave.log == master.log
+        assert [body[:3] for body in await world.pull(slave)][:3] == [b"000", b"001", b"002"]
+
+
+@virtual
+async def test_a_sync_master_answers_when_its_slave_has_the_message() -> None:
+    async with pair() as world:
+        master, slave = world.node(SYNC), world.node(SLAVE)
+        await master.start()
+        answer = await world.send(master, b"alone")
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert (answer.ext or {})["replicas"] == "1"
+        await slave.start()
+        await world.copied(master, slave)
+        answer = await world.send(master, b"both")
+        assert answer.code == ResponseCode.SUCCESS
+        assert (answer.ext or {})["replicas"] == "2"
+        await slave.stop()
+        answer = await world.send(master, b"alone again")
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+@virtual
+async def test_a_slave_refuses_sends() -> None:
+    async with pair() as world:
+        master, slave = world.node(MASTER), world.node(SLAVE)
+        await master.start()
+        await slave.start()
+        answer = await world.send(slave, b"no")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
