@@ -1,10 +1,13 @@
 """Errors that are planted into the code, each by a small patch, and the anomalies by which they show.
 
 `hunt` runs seeds until the checker has found one. A checker that finds nothing proves nothing.
+
+    python -m tests.simulation.cluster.bugs "offsets beyond the end"
 """
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -233,3 +236,15 @@ BUGS = (
     ),
 )
 """All planted bugs."""
+
+
+def main(name: str) -> int:
+    """Plants the bug of this name and prints how many seeds it took to find; returns the exit status."""
+    [bug] = [bug for bug in BUGS if bug.name == name]
+    found = hunt(bug)
+    print(f"{bug.name}: " + (f"{bug.within} seeds have not shown it" if found is None else f"{found} seeds"))
+    return found is None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
