@@ -1,8 +1,8 @@
-"""How far each slave has copied the log, and who waits for it. Pure: no socket, no clock, no file.
+"""How far each slave has copied the log, and which sends wait for it. Pure: no socket, no clock, no file.
 
 In: slaves that come, report and leave, ends of records that must be copied, and the time. Out: a call to each
 waiter, once: when enough slaves have everything below its end, or when its time is over. A slave counts from
-its first report on and only while it is connected; what a slave that is gone once had does not count.
+its first report on and only while it is connected; what a disconnected slave had does not count.
 """
 
 import logging

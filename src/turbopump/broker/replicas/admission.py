@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.protocol.addresses import split_address
+from turbopump.protocol.addresses import MASTER_ID, split_address
 from turbopump.protocol.bodies import ClusterInfo, KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
@@ -26,7 +26,6 @@ from turbopump.store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
 
-MASTER_ID = 0
 MAX_TRIES = 3  # a slave whose master is configured may connect before it registers
 RETRY_S = 2.0
 MAPPED_IPV4 = "::ffff:"  # how a socket for both families shows an IPv4 peer
