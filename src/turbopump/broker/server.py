@@ -35,6 +35,7 @@ from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
+from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
@@ -59,7 +60,6 @@ from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
-FAST_PORT_STEP = -2
 REGISTERED_WITHIN_S = 3.0
 
 
@@ -281,7 +281,7 @@ class Broker:
     def _registration(self, client: Client, tables: Tables) -> NameServerRegistration:
         listening = self.config.listening
         ha_host = listening.ha_address or _split(self.address)[0]
-        ha_address = f"{ha_host}:{listening.ha_port or self.port + 1}"
+        ha_address = f"{ha_host}:{listening.ha_port or self.port + HA_PORT_STEP}"
         endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
         return NameServerRegistration(client, tables.topics, endpoint, self.config.name_servers)
 

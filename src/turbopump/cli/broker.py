@@ -16,13 +16,14 @@ from turbopump.cli import logs, promotion, server_start
 from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.exits import warn
 from turbopump.cli.server_process import serve
-from turbopump.protocol.addresses import MASTER_ID
+from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.remoting.http import TEXT, Page, name_server_pages
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.runtime.network import SystemNetwork
+from turbopump.runtime.ports import reserved_port
 from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger("turbopump.broker")
@@ -95,6 +96,7 @@ class BrokerProcess:
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
         """Starts the broker and pushes its stop on the stack."""
+        self._config = await with_port(self._config, stack)
         self._broker = await start_broker(self._brokers, self._config, self._promote)
         stack.push_async_callback(self._stop)
 
@@ -118,8 +120,7 @@ class BrokerProcess:
         assert self._role is not None, "nobody asked for a promotion"
         await asyncio.sleep(PROMOTION_PAUSE_S)  # the request for it is answered first
         self._write(self._role)
-        listening = replace(self._config.listening, port=self.broker.port)  # where clients know it
-        self._config = replace(as_master(self._config, self._role), listening=listening)
+        self._config = as_master(self._config, self._role)
         await self._brokers.aclose()
         self._broker = await start_broker(self._brokers, self._config, self._promote)
         show_ready(self._broker)
@@ -143,6 +144,17 @@ class BrokerProcess:
 def as_master(config: BrokerConfig, role: MasterRole) -> BrokerConfig:
     """Returns the configuration of a slave as that of a master."""
     return replace(config, identity=replace(config.identity, role=role, broker_id=MASTER_ID))
+
+
+async def with_port(config: BrokerConfig, stack: contextlib.AsyncExitStack) -> BrokerConfig:
+    """Returns the configuration with a free main port instead of 0, reserved until the stack is closed."""
+    listening = config.listening
+    if listening.port:
+        return config
+    steps = (FAST_PORT_STEP,) if listening.ha_port else (FAST_PORT_STEP, HA_PORT_STEP)
+    async with server_start.unknown_hosts_named(listening.bind_address):
+        port = stack.enter_context(reserved_port(listening.bind_address, steps))
+    return replace(config, listening=replace(listening, port=port))
 
 
 async def start_broker(

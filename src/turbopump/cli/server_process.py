@@ -20,11 +20,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 GARBAGE_AFTER = 100_000  # allocated and not freed containers between two garbage collections
 
-StartPosition = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
+StartServers = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
 Beside = Callable[[], Coroutine[Any, Any, None]]
 
 
-def serve(start: StartPosition, beside: Beside | None = None) -> int:
+def serve(start: StartServers, beside: Beside | None = None) -> int:
     """Runs servers that `start` starts and pushes on a stack, until a signal; returns the exit status."""
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -60,7 +60,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(start: StartPosition, beside: Beside | None = None) -> int:
+async def _serve(start: StartServers, beside: Beside | None = None) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     # A signal that the parent process set to ignore, as nohup does with SIGHUP, stays ignored.

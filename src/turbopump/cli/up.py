@@ -20,7 +20,7 @@ from turbopump.broker.config import change
 from turbopump.broker.server import Broker
 from turbopump.broker.settings import variable
 from turbopump.cli import logs, server_start
-from turbopump.cli.broker import load, pages, start_broker
+from turbopump.cli.broker import load, pages, start_broker, with_port
 from turbopump.cli.broker import ready_line as broker_ready_line
 from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.namesrv import ready_line as namesrv_ready_line
@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         servers = namesrv_config(host, options.namesrv_port, data)
         port = await start_namesrv(stack, servers, SERVERS)
         address = server_start.address(host, port)
-        broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
+        config = await with_port(change(loaded.config, "namesrvAddr", address), stack)
+        broker = await start_broker(stack, config)
         for warning in (*dropped(file), *loaded.warnings, *(broker.warnings if options.host else ())):
             log.warning(
                 warning

@@ -8,7 +8,7 @@ here.
 import logging
 from collections.abc import Callable
 
-from turbopump.protocol.addresses import join_address, split_address
+from turbopump.protocol.addresses import FAST_PORT_STEP, join_address, split_address
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
 from turbopump.remoting.client import Client
@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
 CALL_TIMEOUT_S = 5.0
-FAST_PORT_STEP = -2
 
 TABLES: tuple[tuple[RequestCode, str], ...] = (
     (RequestCode.GET_ALL_TOPIC_CONFIG, "topics.json"),

@@ -23,9 +23,11 @@ from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.world import World
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
+from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP
 from turbopump.protocol.conf import ConfigError
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock, NeverSet
+from turbopump.runtime.ports import reserved_port
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.store import Store
@@ -70,6 +72,7 @@ class EmbeddedServers:
         self._name_server: NameServer | None = None
         self.name_servers = ""
         self.brokers: list[EmbeddedBroker] = []
+        self._reserved = contextlib.ExitStack()
 
     async def start(self) -> None:
         world = self._world
@@ -89,17 +92,21 @@ class EmbeddedServers:
 
     async def stop(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            stack.push(self._reserved)
             if self._name_server is not None:
                 stack.push_async_callback(self._name_server.stop)
             for broker in self.brokers:
                 stack.push_async_callback(broker.stop)
 
     def _config_of(self, number: int) -> BrokerConfig:
+        port = 0
+        if not isinstance(self._world.clock, VirtualClock):  # a restarted broker must find its ports free
+            port = self._reserved.enter_context(reserved_port(HOST, (FAST_PORT_STEP, HA_PORT_STEP)))
         name = f"broker-{chr(ord('a') + number)}"
         return replace(
             self._config,
             identity=replace(self._config.identity, broker_name=name, cluster_name=CLUSTER_NAME),
-            listening=ListenConfig(bind_address=HOST, port=0, advertised_address=HOST),
+            listening=ListenConfig(bind_address=HOST, port=port, advertised_address=HOST),
             name_servers=replace(self._config.name_servers, addresses=(self.name_servers,)),
         )
 

@@ -10,6 +10,7 @@ from tests.integration.cli.conftest import Home
 
 from turbopump.broker.address import LOOPBACK, primary_local_address
 from turbopump.cli.running_servers import running
+from turbopump.runtime.ports import reserved_port
 
 Write = Callable[[str, str], str]
 
@@ -60,19 +61,14 @@ def test_a_broker_starts_without_any_name_server(home: Home, write: Write) -> No
     assert broker.stop() == 0
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 def served_addresses(home: Home, conf: str, *words: str) -> tuple[str, str]:
     """What a name server's page answers, and the port that it serves on."""
-    port = free_port()
-    server = home.start("mqnamesrv", "-c", conf, "--http-port", str(port), *words)
-    own = server.wait_for(r"boot success.* address \S+:(\d+)$")[1]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/rocketmq/nsaddr", timeout=10) as answer:
-        got = answer.read().decode()
-    assert server.stop() == 0
+    with reserved_port("127.0.0.1") as port:
+        server = home.start("mqnamesrv", "-c", conf, "--http-port", str(port), *words)
+        own = server.wait_for(r"boot success.* address \S+:(\d+)$")[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/rocketmq/nsaddr", timeout=10) as answer:
+            got = answer.read().decode()
+        assert server.stop() == 0
     return got, own
 
 

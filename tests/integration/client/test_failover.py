@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,19 +15,13 @@ from pathlib import Path
 import pytest
 
 from turbopump import Message, Producer, SendStatus, aio
+from turbopump.runtime.ports import reserved_port
 
 PROGRAM = str(Path(sys.executable).with_name("turbopump"))
 TOPIC = "TBW102"  # every broker has it: nothing to create, nothing to wait for
 SENDS = 300
 KILLED_AT = 100
 PATIENCE = {"send_msg_timeout": 20.0}  # on a busy machine
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
@@ -57,18 +50,28 @@ def process(ready: str, *words: str) -> Iterator[subprocess.Popen[str]]:
 @contextlib.contextmanager
 def two_brokers(home: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The name server's address, and the broker that may be killed."""
-    ports = [free_port() for _ in range(3)]
-    name_server = f"127.0.0.1:{ports[0]}"
-    settings = home / "b.conf"
-    settings.write_text(
-        f"brokerName=broker-b\nbrokerIP1=127.0.0.1\nlistenPort={ports[2]}\nstorePathRootDir={home / 'b'}\n"
-    )
-    up = ("up", "--data", str(home / "a"), "--namesrv-port", str(ports[0]), "--broker-port", str(ports[1]))
-    with (
-        process("is ready", *up),
-        process("Registered", "broker", "-n", name_server, "-c", str(settings)) as other,
-    ):
-        yield name_server, other
+    with contextlib.ExitStack() as stack:
+        ports = [stack.enter_context(reserved_port("127.0.0.1", steps)) for steps in ((), (-2, 1), (-2, 1))]
+        name_server = f"127.0.0.1:{ports[0]}"
+        settings = home / "b.conf"
+        settings.write_text(
+            f"brokerName=broker-b\nbrokerIP1=127.0.0.1\nlistenPort={ports[2]}\n"
+            f"storePathRootDir={home / 'b'}\n"
+        )
+        up = (
+            "up",
+            "--data",
+            str(home / "a"),
+            "--namesrv-port",
+            str(ports[0]),
+            "--broker-port",
+            str(ports[1]),
+        )
+        with (
+            process("is ready", *up),
+            process("Registered", "broker", "-n", name_server, "-c", str(settings)) as other,
+        ):
+            yield name_server, other
 
 
 def test_no_sync_caller_hears_of_a_broker_that_is_killed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas.part import ReplicaPart
+from turbopump.protocol.addresses import HA_PORT_STEP
 
 
 @dataclass(kw_only=True)
@@ -75,6 +76,6 @@ def _as_running(context: Context) -> BrokerConfig:
         port=int(port),
         advertised_address=host,
         ha_address=config.listening.ha_address or host,
-        ha_port=config.listening.ha_port or int(port) + 1,
+        ha_port=config.listening.ha_port or int(port) + HA_PORT_STEP,
     )
     return replace(config, listening=listening)

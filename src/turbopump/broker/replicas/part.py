@@ -17,6 +17,7 @@ from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
 from turbopump.broker.replicas.slave_rules import SlaveRules
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
+from turbopump.protocol.addresses import HA_PORT_STEP
 from turbopump.remoting.links import Link
 from turbopump.replication.comparison import LogComparison
 from turbopump.replication.master import Master, MasterRules, Table
@@ -99,7 +100,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
                 loop.call_soon_threadsafe(push, name, contents)
 
         listening = context.config().listening
-        port = listening.ha_port or context.port + 1
+        port = listening.ha_port or context.port + HA_PORT_STEP
         await master.start(listening.bind_address, port)
         files.on_saved = saved
 
