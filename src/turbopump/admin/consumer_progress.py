@@ -152,7 +152,7 @@ class GroupSummary:
 
 
 async def summary_of(admin: Admin, group: str) -> GroupSummary:
-    """Returns the figures of a group; zeros where it is stopped or has consumed nothing."""
+    """Returns the figures of a group; zeros for what cannot be read, as of a stopped group."""
     tps, diff = 0.0, 0
     try:
         stats = await admin.groups.progress(group)

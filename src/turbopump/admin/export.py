@@ -90,7 +90,7 @@ def name_of(call: Call) -> str:
 async def sums(
     admin: Admin, addresses: Iterable[str], special: bool
 ) -> tuple[dict[str, TopicConfig], dict[str, SubscriptionGroupConfig]]:
-    """Returns the topics and the groups of all brokers by name, with their queues added up."""
+    """Returns user topics (`special`: retry and dead-letter too) and groups by name, with queues added up."""
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:
@@ -140,7 +140,7 @@ class Rates(msgspec.Struct, rename="camel"):
 
 
 class DayCounts(msgspec.Struct, rename="camel"):
-    """Messages of a day at a broker in exportMetrics: normal in and out, transactional, delayed."""
+    """Messages of a broker in exportMetrics: in and out yesterday; transactional, delayed in the last day."""
 
     normal_one_day_in_num: int = 0
     normal_one_day_out_num: int = 0

@@ -69,7 +69,7 @@ async def bounds(
 
 
 async def whole_window(call: Call, queue: MessageQueue, last: int) -> int:
-    """Returns the offset before which to stop reading: `last`, or one more if its message is wanted.
+    """Returns the offset before which to stop: `last`, or `last` + 1 if that message is in the time window.
 
     A broker of 4.x answers with the nearest message, which may be the last of the window; later ones with the
     first message behind it.

@@ -79,7 +79,7 @@ async def update_topic(call: Call) -> None:
 
 
 async def order_of_broker(admin: Admin, config: TopicConfig, address: str) -> str:
-    """Sets the broker's part of the topic's order configuration at name servers; returns it as text."""
+    """Sets a broker's queues in the topic's order configuration at name servers; returns `broker:queues`."""
     broker = (await admin.clusters.layout()).name_at(address)
     await admin.name_servers.put_order(config.topicName, broker, config.writeQueueNums)
     return f"{broker}:{config.writeQueueNums}"
@@ -103,7 +103,7 @@ async def update_topic_list(call: Call) -> None:
 
 
 async def update_topic_perm(call: Call) -> None:
-    """Runs `updateTopicPerm`: changes only a topic's permission, not its queues, at brokers that have it."""
+    """Runs `updateTopicPerm`: changes a topic's permission at those of the given brokers that have it."""
     topic, perm, broker = call.given[TOPIC], call.given[NEW_PERM], call.given[TO_BROKER]
     have_it = {
         data.brokerAddrs[MASTER_ID]
@@ -204,7 +204,7 @@ class TopicInCluster(msgspec.Struct, rename="camel"):
 
 
 async def topic_in_cluster(admin: Admin, topic: str) -> TopicInCluster:
-    """Returns a topic with its cluster and groups, which are empty if it was deleted meanwhile."""
+    """Returns a topic with its cluster and groups; both empty if unreadable, as when deleted meanwhile."""
     try:
         route = await admin.topics.route(topic)
         cluster = route.brokerDatas[0].cluster if route.brokerDatas else ""

@@ -111,7 +111,7 @@ class Acknowledgement:
         return await outcome
 
     async def on_disk(self, end: int) -> bool:
-        """Waits until the log below offset `end` is synced to this broker's disk; False: failed or timed out.
+        """Waits until the log below `end` is on this broker's disk and as safe as promised; False: it failed.
 
         Also waits until it is as safe as promised, under a rule that promises more than the disk. For
         progress and decisions that are kept elsewhere and must never be ahead of the log.

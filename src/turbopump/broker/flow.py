@@ -57,7 +57,7 @@ PATIENT = frozenset(
 
 
 class RequestWaits:
-    """Refuses requests that waited longer than their limit, and late sends while the disk is busy.
+    """Refuses requests that waited too long; while the disk is busy, sends after the shortest limit already.
 
     `waits` returns the limits in force; `refused` counts the refusals by reason.
     """
@@ -77,7 +77,7 @@ class RequestWaits:
         return min(waits.send_ms, waits.pull_ms, waits.lite_pull_ms) / 1000 if waits.enabled else NEVER
 
     def late(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
-        """Answers SYSTEM_BUSY to requests that waited too long; returns the frames of the rest, in order."""
+        """Refuses requests that waited too long, and sends while the disk is busy; returns the rest."""
         waited_ms = round(waited_s * 1000)
         kept: list[Frame] = []
         refused: list[tuple[Command, str]] = []

@@ -27,7 +27,7 @@ class QueueHandler:
         return {RequestCode.QUERY_CONSUME_QUEUE: Route(QueryConsumeQueueRequest, self.show)}
 
     def show(self, request: Request[QueryConsumeQueueRequest]) -> Answer:
-        """Answers with entries from `index` on, at most those of one file; no body if out of range."""
+        """Answers with up to `count` entries from `index` on, of one file; without a body if out of range."""
         header = request.header
         topic, queue_id, index = header.topic or "", header.queueId, header.index
         queue = self._queues.find(topic, queue_id) if topic and queue_id >= 0 else None

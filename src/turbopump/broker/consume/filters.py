@@ -287,7 +287,7 @@ class GroupFilters:
     # --- file -----------------------------------------------------------------------------------------
 
     def load(self, data: bytes) -> int:
-        """Adds the filters of a consumerFilter.json; returns how many unexpired ones it has.
+        """Adds the unexpired filters of a consumerFilter.json; returns how many. 0: of another Bloom filter.
 
         Nothing is loaded when its bits are those of another Bloom filter: they mean other groups.
         """

@@ -99,7 +99,7 @@ class ReusedOffsets:
         committed: int,
         is_commit: bool = False,
     ) -> bool:
-        """Returns whether an offset is void: assigned again since, and not given to this consumer after that.
+        """Returns whether an offset is void: beyond `end`, not committed, not given to this consumer since.
 
         What the peer's group has `committed`, the peer may know from any member. Old clients commit over a
         separate connection, which is given no offsets: then the offsets given to its host count.

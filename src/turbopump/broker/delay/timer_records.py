@@ -61,7 +61,7 @@ class WaitingTimer:
 
 
 def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """Returns the delivery time (ms since 1970) that a message asks for; None: it is delivered at once.
+    """Returns the delivery time (ms since 1970) asked for; None: at once. Raises Refused if not allowed.
 
     By Apache's rules, in their order. Raises Refused for a time that is not allowed.
     """
@@ -83,7 +83,7 @@ def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
 
 
 def promised_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
-    """Returns the delivery time (ms since 1970) of a committed message that was accepted; None: at once.
+    """Returns a committed message's delivery time (ms); None: at once. MessageIllegal while timers are off.
 
     It was accepted when the message was sent, and is kept whatever the rules are now. Raises MessageIllegal,
     to be retried later, only while the wheel is turned off, since nothing could deliver it.
@@ -244,7 +244,7 @@ def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> 
 
 
 def _after_the_wheel(packed: bytes, put_ms: int, now_ms: int, kept: bytes, again: bytes = b"") -> bytes:
-    """Returns the packed properties of a copy: `packed` without those added by the wheel, then `kept`.
+    """Returns `packed` without the wheel's properties, plus `kept` and, if they fit, both times and `again`.
 
     Also those that Apache's brokers add when a message leaves the wheel, and `again`, if they fit.
     """

@@ -92,7 +92,7 @@ class ClientHandler:
         self._rules_changed.set()
 
     def heartbeat(self, request: Request[None]) -> Answer:
-        """Registers a client in the groups of its heartbeat; raises SystemFailure if there are too many."""
+        """Registers a client in the groups of its heartbeat; SystemFailure for too many groups or topics."""
         beat = HeartbeatData.decode(request.body)
         _check_size(beat)
         connection = request.connection

@@ -155,7 +155,7 @@ def _positions(lags: Iterable[Lag]) -> list[int]:
 
 
 def _earlier(position: int, queue: ConsumeQueue, offset: int) -> int:
-    """Returns the lower of `position` and the log offset of the message at queue offset `offset`."""
+    """Returns the lower of `position` (-1: none) and the log offset of the message at `offset`, if any."""
     entry = queue.entry(max(offset, queue.min_offset))
     if entry is None:
         return position
