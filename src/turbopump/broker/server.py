@@ -322,7 +322,7 @@ class Broker:
         return recovered_end
 
     def _announce_topics(self, context: Context) -> None:
-        """Makes changes of the topic table reach the store, all listeners, topics.json and name servers."""
+        """Passes topic changes to store, listeners, topics.json and name servers; adopts unlisted topics."""
         store, topics = context.store, context.tables.topics
 
         def topics_changed(changed: list[Topic]) -> None:

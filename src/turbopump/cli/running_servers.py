@@ -17,7 +17,7 @@ CLASSES = {"broker": ".BrokerStartup", "namesrv": ".NamesrvStartup"}
 
 
 def running(role: str, proc: Path = Path("/proc")) -> list[int]:
-    """Returns the process ids of running servers in this role (broker, namesrv), except this process."""
+    """Returns the process ids of this user's servers in this role (broker, namesrv), except this process."""
     processes = _from_proc(proc) if proc.is_dir() else _from_ps()
     return sorted(pid for pid, words in processes if pid != os.getpid() and plays(role, words))
 

@@ -84,7 +84,7 @@ async def _serve(start: StartServers, beside: Beside | None = None) -> int:
 
 
 async def _until(asked_to_stop: asyncio.Event, beside: Beside) -> None:
-    """Runs `beside` until a stop is asked for. Raises its error."""
+    """Runs `beside` until it ends, or until a stop is asked for, which cancels it. Raises its error."""
     tasks = Tasks(logging.getLogger(__name__))
     work = tasks.start(beside(), name="beside the servers", log_failure=False)
     stop = tasks.start(asked_to_stop.wait(), name="wait for a signal")

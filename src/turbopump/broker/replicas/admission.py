@@ -76,7 +76,7 @@ class SlaveAdmission:
     # the record in this log
 
     async def _last_record(self, end: int) -> tuple[int, bytes]:
-        """Returns the last whole record that ends at or before `end`, and its log offset."""
+        """Returns log offset and bytes of the last record that ends by `end`. Raises CannotAsk if none."""
         mine = self._mine
         begin = end - 1 - (end - 1) % mine.file_size
         while begin >= mine.min_offset:
@@ -88,7 +88,7 @@ class SlaveAdmission:
         raise CannotAsk(f"this log has no whole record before its end {end}")
 
     async def _last_in_file(self, begin: int, end: int) -> int:
-        """Returns the last record of a file that ends at or before `end`; -1 without one."""
+        """Returns the log offset of the last record of the file at `begin` that ends by `end`; -1: none."""
         mine, last, at = self._mine, -1, begin
         stop = min(begin + mine.file_size, end)
         while mine.min_offset <= at < stop:
@@ -121,7 +121,7 @@ class SlaveAdmission:
         raise AssertionError("the last attempt returns or raises")
 
     async def _addresses(self, connection: SlaveConnection, end: int) -> list[str]:
-        """Returns where the slave may serve clients: registered on the host of the connection, same end."""
+        """Returns addresses registered on the connection's host whose logs end at `end`. Raises CannotAsk."""
         host = connection.address.rpartition(":")[0].removeprefix(MAPPED_IPV4)
         there = [address for address in await self._registered() if await self._is_at(address, host)]
         if not there:

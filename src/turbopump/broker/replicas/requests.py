@@ -49,7 +49,7 @@ class SlaveSide:
 
 
 class ReplicaHandler:
-    """Answers questions about the copies of a log."""
+    """Answers slaves and tools about the copies of a log, and promotes this slave to a master on request."""
 
     def __init__(
         self,
@@ -220,8 +220,10 @@ class ReplicaHandler:
         return self._side.slave.state if isinstance(self._side, SlaveSide) else None
 
     def promote(self, request: Request[ReplicaPromoteRequest]) -> Answer:
-        """Answers 9713: has the process start this slave again as a master, unless its copy is incomplete or
-        its master lives. The name servers are not asked here: `turbopump promote` does that before.
+        """Answers 9713: starts this slave again as a master; refuses if incomplete or its master lives.
+
+        The process does it, after the answer. `force` overrides both refusals. The name servers are not asked
+        here: `turbopump promote` does that before.
         """
         side, header = self._side, request.header
         roles = get_args(MasterRole)

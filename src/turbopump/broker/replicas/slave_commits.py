@@ -107,7 +107,7 @@ class SlaveCommits:
             log.info("Brought %d offsets that were committed here to the master", brought)
 
     async def _bring(self, master: str, place: Place, offset: int) -> bool:
-        """Commits one offset at the master, unless that has a greater one. Raises CannotBring."""
+        """Commits an offset at the master if greater than that there; returns whether. Raises CannotBring."""
         group, topic, queue_id = place
         query = QueryConsumerOffsetRequest(group, topic, queue_id, setZeroIfNotFound=False)
         answer = await self._ask(master, RequestCode.QUERY_CONSUMER_OFFSET, query)

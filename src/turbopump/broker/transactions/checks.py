@@ -61,7 +61,7 @@ class Deciders(Protocol):
 
 
 class TransactionChecks:
-    """Asks producers about open transactions, expires those, and rewrites half messages before deletion."""
+    """Asks producers about open transactions, expires those asked about too often, rewrites old halves."""
 
     def __init__(
         self,

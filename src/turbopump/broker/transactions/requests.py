@@ -151,7 +151,7 @@ class TransactionHandler:
     async def _search_and_end(
         self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision
     ) -> Command | None:
-        """Answers a commit or rollback of a transaction that is not open: decided before, or expired.
+        """Ends a transaction that is not open if it had expired; if decided before, answers by that decision.
 
         The decision is searched in the log. If there is none, the transaction is ended now.
         """
@@ -191,7 +191,7 @@ class TransactionHandler:
         return None
 
     def _of_apache(self, quoted: Record, asked: HalfDecision) -> HalfDecision:
-        """Returns how Apache's broker ended a transaction: COMMIT if its message exists, else ROLLBACK.
+        """Returns how Apache's broker ended a transaction: COMMIT if its message exists; `asked` if unknown.
 
         Returns `asked` when that cannot be found out.
         """

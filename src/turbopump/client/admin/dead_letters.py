@@ -160,6 +160,6 @@ class DeadLetters:
 
 
 def origin_of(letter: MessageExt) -> str:
-    """Returns the topic that a dead letter was first sent to, as the broker recorded it."""
+    """Returns the topic that a dead letter was first sent to; its dead-letter topic if it names none."""
     own = letter.properties
     return own.get(properties.RETRY_TOPIC) or own.get(properties.DLQ_ORIGIN_TOPIC) or letter.record.topic

@@ -18,7 +18,7 @@ class Running(Face[C]):
     """Base of blocking consumers with `run()`, which consumes until a signal or `close()`."""
 
     def run(self) -> None:
-        """Consumes until SIGINT (Ctrl-C) or SIGTERM, then closes the consumer.
+        """Consumes until SIGINT (Ctrl-C), SIGTERM or `close()`, then closes the consumer.
 
         Closing lets running handlers finish, commits and leaves the group; a second Ctrl-C does not wait any
         more. Starts the consumer if it is not started. In a thread other than the main one, which gets no

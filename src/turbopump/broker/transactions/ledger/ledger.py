@@ -197,7 +197,7 @@ class LedgerBooks:
     # state
 
     def book(self, id: str) -> Book:
-        """Returns the book of an id; raises IllegalOperation if this broker is not its home."""
+        """Returns the book of an id; raises IllegalOperation if unknown here or at home at another broker."""
         book = self.books.get(id)
         if book is None:
             raise IllegalOperation(f"transactional id {id} was never opened here")
