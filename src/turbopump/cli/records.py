@@ -92,7 +92,7 @@ def _body_fields(record: Record, limit: int) -> dict[str, object]:
 
 
 def text_of(record: Record, limit: int = 0) -> str:
-    """Returns the body in one line of at most `limit` characters, with its length if it is truncated."""
+    """Returns the body in one line, cut to `limit` characters (0: whole) with its size in bytes if cut."""
     try:
         body = body_of(record)
     except BrokenBody as error:

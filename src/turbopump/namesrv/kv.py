@@ -34,7 +34,7 @@ class KeyValueTable:
         self._bytes: dict[str, int] = {}  # by namespace
 
     def load(self) -> None:
-        """Loads the table from its file, or the backup if unreadable; a missing file is an empty table."""
+        """Loads the table from its file, else from the backup; leaves it empty if neither can be read."""
         for path in (self._path, self._path + ".bak"):
             if self._path and self._disk.exists(path):
                 try:

@@ -46,7 +46,7 @@ def _is_registered(spark: Any, name: str) -> bool:
 
 
 def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = False) -> Any:
-    """Reports one line per micro-batch of the session's streams: rows, speed, lag and durations.
+    """Reports a line per micro-batch of the session's streams to `tell`; returns the listener, to remove it.
 
     `tell` receives each line. `empty`: also for triggers that found nothing. To end it, give the returned
     listener to `spark.streams.removeListener`.

@@ -168,7 +168,7 @@ def pattern(given: str) -> str:
 
 
 def flag(given: str) -> bool:
-    """Returns whether the text is `true` or `false`. Raises ValueError for any other."""
+    """Converts `true` or `false`, in any case, to a bool. Raises ValueError for other text."""
     if given.strip().lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return given.strip().lower() == "true"

@@ -150,7 +150,7 @@ class DeadLetters:
         return await sender.send(CopiedMessage(topic, letter.body, properties=kept, flag=letter.record.flag))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Returns the topic that a copy goes to. Raises NoLetters if the letter names no original topic."""
+        """Returns the topic a copy goes to. NoLetters: `target` is TOPIC and the letter names no original."""
         if target is Target.GROUP:
             return retry_topic(self.group)
         origin = origin_of(letter)

@@ -146,7 +146,7 @@ class Topics:
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates or changes a topic on all masters of one cluster, or of all; returns their addresses.
+        """Creates or changes a topic on all masters (of `cluster`); with `config`, at broker address `topic`.
 
             await admin.topics.create("OrderTopic", queues=8)
 

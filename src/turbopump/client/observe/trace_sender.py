@@ -214,7 +214,7 @@ class TraceSender:
 
 @dataclass
 class TraceMessage:
-    """One message of the trace topic: the records of one region, and their keys."""
+    """One message for a trace topic: text of its records, their keys and number; `region` only for CLOUD."""
 
     region: str | None
     text: str = ""
@@ -228,7 +228,7 @@ class TraceMessage:
 
 
 def trace_messages(records: Iterable[Trace], is_cloud: bool) -> Iterator[TraceMessage]:
-    """Packs trace records into trace messages: records of one topic, and with `is_cloud` one region, each.
+    """Packs trace records into trace messages by topic of the traced message, with `is_cloud` also by region.
 
     The ids and keys of the traced messages become keys, by which tools find the records.
     """

@@ -118,11 +118,11 @@ class AsyncTransaction:
         return self._receipt
 
     async def commit(self) -> None:
-        """Makes the message visible to consumers. Raises Refused when it was rolled back before."""
+        """Commits: consumers see the message. A broker not reached asks later. Refused if rolled back."""
         await self.end(Decision.COMMIT)
 
     async def rollback(self) -> None:
-        """Discards the message: no consumer will see it. Raises Refused when it was committed before."""
+        """Rolls back: no consumer sees the message; a broker not reached asks later. Refused if committed."""
         await self.end(Decision.ROLLBACK)
 
     async def unknown(self) -> None:

@@ -42,7 +42,7 @@ class Prefetcher:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def fill(self, buffer: PrefetchBuffer, subscription: Subscription) -> None:
-        """Pulls the messages of a queue into its buffer until cancelled, or until the buffer is dropped."""
+        """Pulls a queue into its buffer until cancelled, the buffer is dropped or its offset is illegal."""
         while not buffer.dropped:
             # A full or paused buffer waits; the shared event wakes all loops, and each checks its own.
             if buffer.paused or self.buffers.is_full(buffer):

@@ -143,7 +143,7 @@ class TopicReader:
                 return result
 
     def _wanted(self, record: Record) -> bool:
-        """Returns whether the record has a tag that is wanted.
+        """Returns whether the record has a wanted tag; True if all tags are wanted.
 
         Compares the text of the tag, because the broker compared only its hash.
         """

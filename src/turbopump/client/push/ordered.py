@@ -86,7 +86,7 @@ class OrderedDelivery:
         task.add_done_callback(lambda _: self._streams.pop(held, None))
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Stops delivering messages of a queue; False: not yet, a handler still works on it, call again."""
+        """Stops delivering a queue; False: a handler still works, call again (True 20 s after the lock)."""
         held.leaving = True
         held.wake()
         stream = self._streams.get(held)

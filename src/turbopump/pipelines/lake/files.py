@@ -194,7 +194,7 @@ class BadPartition(ValueError):
 
 
 def folder_of(name: str, value: str | None) -> str:
-    """Returns a partition value as Hive writes it into the name of a folder. Raises BadPartition.
+    """Returns the value of a Hive folder `name=value`, quoted. Raises BadPartition for an empty string.
 
     Some readers, Polars among them, take the value from there.
     """
