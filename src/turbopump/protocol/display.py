@@ -77,7 +77,7 @@ def _rows(value: object) -> list[tuple[str, object]] | None:
 
 
 def _fields(value: object) -> list[tuple[str, object]] | None:
-    """Returns the fields of a struct or dataclass that differ from their defaults; None for other values."""
+    """Returns the non-default fields of a value whose `repr` is `short_repr`; None for other values."""
     if type(value).__repr__ is not short_repr:
         return None
     if isinstance(value, msgspec.Struct):

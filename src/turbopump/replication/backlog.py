@@ -17,7 +17,7 @@ RETRY_S = 1.0  # after a write of queues or index that failed
 
 
 class Backlog:
-    """Dispatches copied records behind the copying."""
+    """Puts copied records into queues and index, in turns of the loop; tries again after a failure."""
 
     def __init__(self, replica: ReplicaLog) -> None:
         self.on_turn: Callable[[], None] = lambda: None

@@ -37,7 +37,7 @@ REFUSED_INTERVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MasterRules:
-    """Settings of the master's side."""
+    """Settings of a master: interval of heartbeats, longest silence of a slave, size of parts it sends."""
 
     heartbeat_s: float = 5.0
     housekeeping_s: float = 20.0
@@ -47,7 +47,7 @@ class MasterRules:
 
 
 class SentLog(Protocol):
-    """The log that is sent."""
+    """Interface of the log that a master sends: its extent and file size, and its bytes."""
 
     @property
     def min_offset(self) -> int: ...
@@ -58,11 +58,11 @@ class SentLog(Protocol):
     @property
     def file_size(self) -> int: ...
     def missing(self, begin: int, size: int) -> list[tuple[str, int, int]]:
-        """Returns what has to be read from the disk before `slice` does not block."""
+        """Returns the places (path, position, size) to `fetch` first, so that `slice` does not block."""
 
     async def fetch(self, places: list[tuple[str, int, int]]) -> None: ...
     def slice(self, begin: int, end: int) -> bytes:
-        """Returns a part of one file."""
+        """Returns the bytes [begin, end) of the log, which must lie in one file."""
 
 
 Table = tuple[str, bytes, int]
@@ -78,7 +78,7 @@ async def admit_all(connection: "SlaveConnection", end: int) -> str | None:
 
 
 class Master:
-    """Listens for slaves and keeps each of them up to date."""
+    """Listens for slaves, sends each the log and the tables that it lacks, and takes their reports."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Master:
         return self._tables()
 
     def admit(self, connection: "SlaveConnection", report: ha.Report) -> None:
-        """Finds out whether an Apache slave may be a copy, then goes on with the connection."""
+        """Starts a check of an Apache slave's log; after it begins to serve the slave, or refuses it."""
 
         async def ask() -> None:
             why_not = await self._admit(connection, report.end)
@@ -203,7 +203,7 @@ class Master:
         self._tasks.start(ask(), name="compare a slave")
 
     def fetch(self, connection: "SlaveConnection", places: list[tuple[str, int, int]]) -> None:
-        """Reads old parts of the log in a thread, then goes on with the connection."""
+        """Starts to read these places from disk; then calls `fetched`, or refuses the slave on failure."""
 
         async def fetch() -> None:
             try:
@@ -216,7 +216,7 @@ class Master:
         self._tasks.start(fetch(), name="read the log for a slave")
 
     async def _keep_house(self) -> None:
-        """Looks after the connections as long as there are any."""
+        """Sends heartbeats, ends silent connections and notes the log's end, while slaves are connected."""
         try:
             while self.connections:
                 await self._clock.sleep(min(TICK_S, self.rules.heartbeat_s))
@@ -231,7 +231,7 @@ class Master:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave: where it is in the log, and the sending of what it lacks."""
+    """The connection of one slave: takes its reports, and sends the log and tables that it lacks."""
 
     def __init__(self, master: Master, sent: SentLog, clock: Clock) -> None:
         self.address = "unknown"
@@ -346,7 +346,7 @@ class SlaveConnection(asyncio.Protocol):
         self.pump()
 
     def _begin_at(self, offset: int) -> bool:
-        """Sets where sending begins; refuses the slave when this log does not have that offset."""
+        """Sets where sending begins; False: refused the slave, as this log does not have that offset."""
         sent = self._sent
         if not sent.min_offset <= offset <= sent.end:
             self._master.refuse(
@@ -393,7 +393,7 @@ class SlaveConnection(asyncio.Protocol):
         self.pump()
 
     def send_table(self, name: str, table: bytes, after: int = 0) -> None:
-        """Sends a table when the log up to `after` was sent; of those that wait only the newest is kept."""
+        """Sends a table once the log up to `after` was sent; of its name, the first and newest may wait."""
         waiting = self._unsent_tables.get(name)
         if waiting is None:
             self._unsent_tables[name] = _UnsentTable(table, after)

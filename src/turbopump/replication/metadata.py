@@ -32,7 +32,7 @@ The requests have no fields: asked with a place and a number, as its own slaves 
 
 
 class MetadataPuller:
-    """Asks a master for its tables and hands them on."""
+    """Asks an Apache master for its tables, and passes each to `take` with the name of its file."""
 
     def __init__(self, client: Client, take: Callable[[str, bytes], None]) -> None:
         self._client = client

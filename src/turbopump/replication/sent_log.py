@@ -33,14 +33,14 @@ class StoreLog:
         return self._log.committed
 
     def missing(self, begin: int, size: int) -> list[tuple[str, int, int]]:
-        """Returns what has to be read from the disk before `slice` does not block."""
+        """Returns the places (path, position, size) to `fetch` first, so that `slice` does not block."""
         return self._reader.missing(((begin, size),))
 
     async def fetch(self, places: list[tuple[str, int, int]]) -> None:
         await self._reader.fetch(places)
 
     def slice(self, begin: int, end: int) -> bytes:
-        """Returns a part of one file."""
+        """Returns the bytes [begin, end) of the log, which must lie in one file."""
         data = self._log.read(begin, end - begin)
         assert data is not None, f"the log has no bytes {begin} to {end}"
         return data

@@ -43,7 +43,7 @@ BACKLOG_BYTES = 1 << 30  # copied and not in queues yet; with more, reading from
 
 
 class SlaveState(Enum):
-    """What a slave is doing."""
+    """The states of a slave: searching for its master, copying, following, waiting or stopped."""
 
     SEARCHING = "searching"
     COPYING = "copying"
@@ -54,7 +54,7 @@ class SlaveState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SlaveTimings:
-    """Settings of the slave's side."""
+    """A slave's broker id, interval of heartbeats, and the silence after which it gives up a master."""
 
     broker_id: int = 1
     heartbeat_s: float = 5.0
@@ -71,13 +71,13 @@ class MasterAddress:
 
 
 class SlaveListener(Protocol):
-    """The broker around a slave."""
+    """Interface of the broker to its slave: names the master, takes tables and changes of state."""
 
     def master(self) -> MasterAddress | None:
         """Returns where the master is now, as the name servers or the configuration say."""
 
     def table(self, name: str, contents: bytes) -> None:
-        """Takes a file of the master's configuration directory. Raises BrokenBody for one that is none."""
+        """Takes a file of the master's configuration directory. Raises BrokenBody if it cannot be read."""
 
     def changed(self, state: SlaveState) -> None:
         """Called when the state has changed."""
@@ -127,7 +127,7 @@ class Slave:
         self._reason = ""  # the trouble as it was logged last
 
     async def run(self) -> None:
-        """Follows the master until it is cancelled."""
+        """Follows the master, again after each failure, until cancelled."""
         try:
             while True:
                 try:
@@ -141,7 +141,7 @@ class Slave:
             self._backlog.close()
 
     def take_table(self, name: str, contents: bytes) -> None:
-        """Hands a table of the master on; a failure is logged and kept, and never ends the copying."""
+        """Passes a table of the master to the listener; a failure is logged and noted in `untaken`."""
         try:
             self._listener.table(name, contents)
         except BrokenBody as error:
@@ -207,7 +207,7 @@ class Slave:
         return f"{what}. Nothing is copied. See: turbopump replica compare; turbopump replica resync"
 
     async def _start_over(self, verdict: Verdict) -> Verdict:
-        """Sets the log aside: the master has deleted what would continue it, or it has no whole record."""
+        """Sets the whole log aside, since it cannot be continued; returns the verdict for an empty log."""
         mine = f"this log (end {self._replica.end}) is {verdict.relation.value}"
         kept = await self._listener.set_aside()
         log.warning(
@@ -217,7 +217,7 @@ class Slave:
         return Verdict(Relation.EMPTY, verdict.master.begin, verdict.master, verdict.run, verdict.file_size)
 
     async def _copy(self, master: MasterAddress, verdict: Verdict) -> float:
-        """Copies until the connection is lost."""
+        """Copies until the connection is lost or cannot be made; returns the seconds to pause then."""
         host, port = split_address(master.ha)
         connection = _MasterConnection(self, self._replica, self._backlog, verdict, self._rules, self._clock)
         try:
@@ -260,7 +260,7 @@ class Slave:
         self.reported_ms = now_ms - round(1000 * (now - connection.last_report))
 
     def _look_at_progress(self) -> None:
-        """Tells how far the copy is, and notices when it is complete."""
+        """Notes how far the copy is; FOLLOWING once it has all that the master had when it connected."""
         state = self.state
         if state is SlaveState.COPYING:
             self._progress.look(self._replica.end)
@@ -269,7 +269,7 @@ class Slave:
         self._set(state, self._backlog.trouble)
 
     def _set(self, state: SlaveState, trouble: str, reason: str = "") -> None:
-        """Changes the state. A trouble is logged when its `reason` is another: its figures may change."""
+        """Sets state and trouble; logs it and tells the listener if the state or `reason` is another."""
         is_new = state is not self.state or (reason or trouble) != self._reason
         was, self.state, self.trouble, self._reason = self.state, state, trouble, reason or trouble
         if not is_new:
@@ -293,7 +293,7 @@ class Slave:
 
 
 class _MasterConnection(asyncio.Protocol):
-    """The connection to the master's HA port: appends what comes, and reports."""
+    """The connection to the master's HA port: appends parts of its log here, and reports the end."""
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class _MasterConnection(asyncio.Protocol):
             raise BrokenFrame(f"the master sent offset {part.offset}, but this log ends at {replica.end}")
 
     def _limit_backlog(self) -> None:
-        """Stops reading from the master while too much waits for queues and index."""
+        """Pauses reading from the master while too much waits for queues and index, then resumes it."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._backlog.not_a_copy is not None:
@@ -386,7 +386,7 @@ class _MasterConnection(asyncio.Protocol):
     # reporting
 
     def _report(self, force: bool = False) -> None:
-        """Reports how far the log reaches, if that has changed since the last report."""
+        """Reports how far the log reaches; unless `force`, only if its end has changed since."""
         replica = self._replica
         end = self._verdict.start if replica.is_empty else replica.end
         position = (end, min(replica.synced, end) if not replica.is_empty else 0)

@@ -102,7 +102,7 @@ class SharedTask:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:
-        """Runs the coroutine, unless it has begun before, and waits for its end."""
+        """Starts the coroutine unless it has begun before, waits for its end, and raises its failure."""
         task = self._task
         if task is None or (self._repeats_failed and _has_failed(task)):
             task = self._task = asyncio.get_running_loop().create_task(self._work())

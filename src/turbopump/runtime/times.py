@@ -47,7 +47,7 @@ write deliver_at=1793491200000, or a datetime with a time zone
 
 
 def parse_time(text: str, now_ms: int, name: str = "time", local: bool = False) -> int:
-    """Converts text to milliseconds since 1970; an age counts back from now.
+    """Converts ISO 8601, milliseconds since 1970, or an age back from now to milliseconds since 1970.
 
     >>> parse_time("2026-11-01T01:00+01:00", now_ms=0), parse_time("1m30s", now_ms=100_000)
     (1793491200000, 10000)

@@ -144,7 +144,7 @@ class MessageLog:
             return self.append(drafts)
 
     async def cut(self, end: int) -> list[str]:
-        """Removes every record from log offset `end` on; returns the paths of files that keep some of them.
+        """Removes every record from log offset `end` on; returns paths of the copies of some of them.
 
         See `Upkeep.cut_log`.
         """
@@ -173,7 +173,7 @@ class MessageLog:
         return record if record.physical_offset == offset and ends_inside else None
 
     def references(self, begin: int, count: int) -> tuple[list[int], int]:
-        """Returns the prepared transaction offsets in `count` records from `begin` on, and where to go on."""
+        """Returns the prepared transaction offsets that `count` records from `begin` on name, and the end."""
         return scan.references(self._log, begin, count)
 
     def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:

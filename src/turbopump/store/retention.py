@@ -98,7 +98,7 @@ def _within(percent: int, lowest: int, highest: int) -> int:
 
 
 class Retention:
-    """Deletes expired log files at intervals, and tells the store whether its disk is too full to write."""
+    """Deletes log files that expired, or for space; tells the store whether the disk is too full to write."""
 
     def __init__(self, store: Retained, config: StoreConfig, disk: Disk, clock: Clock) -> None:
         self._store = store
@@ -134,7 +134,7 @@ class Retention:
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:
-        """Checks the disks, deletes expired log files and returns how many; 0 while another round runs."""
+        """Checks the disks, deletes log files that are due, returns how many; 0 while another round runs."""
         if self._is_deleting:
             return 0
         self._is_deleting = True

@@ -118,7 +118,7 @@ class ProducerConnection(Body):
 
 
 class ProducerInfo(Body):
-    """`remoteIP` has a leading slash, `ClientConnection.clientAddr` has none."""
+    """One producer in the table of all producers. `remoteIP` has a leading slash, unlike `clientAddr`."""
 
     clientId: str = always("")
     language: str = always("JAVA")

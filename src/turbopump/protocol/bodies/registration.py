@@ -129,7 +129,7 @@ def _topic_of_text(text: bytes) -> TopicConfig:
 
 
 def _number(word: bytes) -> int:
-    """Parses a 32-bit decimal number, digits only; raises ValueError for blanks or underscores too."""
+    """Parses a decimal number of 32 bits, digits after an optional `-`. Raises ValueError for other text."""
     if not word.removeprefix(b"-").isdigit():
         raise ValueError(f"a number must be digits, got {word[:40]!r}")
     number = int(word)

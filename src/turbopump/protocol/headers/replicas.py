@@ -11,8 +11,9 @@ class ReplicaCompareRequest(Header):
 
 
 class ReplicaCompareResponse(Header):
-    """`run` is a number of the answering process; `checksum` the CRC-32 of the part of [begin, end) that the
-    log has, which `checkedBegin` and `checkedEnd` tell.
+    """Response to 9711: extent of the log, and the CRC-32 of its part of [begin, end) that was checked.
+
+    That part is [checkedBegin, checkedEnd). `run` is a number of the answering process.
     """
 
     run: I64
