@@ -254,7 +254,7 @@ class Broker:
         )
 
     async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
-        """Binds the main and the fast port and sets `address`. Requests are not served yet."""
+        """Binds main and fast port, sets `address`; returns both servers, which serve no request yet."""
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)

@@ -240,7 +240,7 @@ def summary(outcomes: list[ResendOutcome]) -> str:
 
 
 async def _export(command: DeadLetterCommand) -> int:
-    """Writes the chosen dead letters to a file, a JSON object per line with the whole body."""
+    """Writes the chosen dead letters to a file or stdout, a JSON object per line; returns the exit status."""
     options = command.options
     count, is_cut = 0, False
     with output(options.file) as to:

@@ -73,7 +73,7 @@ Admit = Callable[["SlaveConnection", int], Awaitable[str | None]]
 
 
 async def admit_all(connection: "SlaveConnection", end: int) -> str | None:
-    """Admits every slave, whatever it holds."""
+    """Returns None: admits every slave, whatever it holds."""
     return None
 
 

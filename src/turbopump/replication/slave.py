@@ -74,7 +74,7 @@ class SlaveListener(Protocol):
     """Interface of the broker to its slave: names the master, takes tables and changes of state."""
 
     def master(self) -> MasterAddress | None:
-        """Returns where the master is now, as the name servers or the configuration say."""
+        """Returns where the master is now, by name servers or configuration; None: not known."""
 
     def table(self, name: str, contents: bytes) -> None:
         """Takes a file of the master's configuration directory. Raises BrokenBody if it cannot be read."""

@@ -25,7 +25,7 @@ _EXAMPLES = "2026-11-01T12:00:00Z, milliseconds since 1970, or an age such as 10
 
 
 def epoch_ms(value: datetime | timedelta | int, now_ms: int, name: str = "time") -> int:
-    """Converts a point in time to milliseconds since 1970; a timedelta counts from now on.
+    """Converts a point in time to ms since 1970; a timedelta counts from now on. Raises ValueError.
 
     >>> epoch_ms(datetime(2026, 11, 1, tzinfo=UTC), now_ms=0), epoch_ms(timedelta(seconds=2), now_ms=500)
     (1793491200000, 2500)
@@ -47,7 +47,7 @@ write deliver_at=1793491200000, or a datetime with a time zone
 
 
 def parse_time(text: str, now_ms: int, name: str = "time", local: bool = False) -> int:
-    """Converts ISO 8601, milliseconds since 1970, or an age back from now to milliseconds since 1970.
+    """Converts ISO 8601, ms since 1970, or an age back from now to ms since 1970. Raises ValueError.
 
     >>> parse_time("2026-11-01T01:00+01:00", now_ms=0), parse_time("1m30s", now_ms=100_000)
     (1793491200000, 10000)
@@ -65,7 +65,7 @@ def parse_time(text: str, now_ms: int, name: str = "time", local: bool = False) 
 
 
 def parse_duration_s(text: str) -> float:
-    """Converts `10m`, `1h30m` or `10 minutes` to seconds.
+    """Converts `10m`, `1h30m` or `10 minutes` to seconds. Raises ValueError.
 
     >>> parse_duration_s("1h30m"), parse_duration_s("10 minutes"), parse_duration_s("250ms")
     (5400.0, 600.0, 0.25)

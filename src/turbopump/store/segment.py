@@ -48,7 +48,7 @@ class LogFiles:
         self.removed_from: set[str] = set()  # directories to sync, so that removed names do not come back
 
     def load(self) -> None:
-        """Finds the files of the log and sets `starts`. Raises UnusableStore for a foreign file or a gap."""
+        """Sets `starts` to the log's files; removes an unfinished last one. Raises UnusableStore."""
         found = [
             entry
             for entry in self._disk.entries(self.directory)
@@ -187,7 +187,7 @@ class LogFiles:
         return kept
 
     def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
-        """Copies bytes [begin, end) of a file into a full-size file in `directory`; returns its path.
+        """Copies positions [begin, end) of file `start` to a full-size file in `directory`; returns its path.
 
         The rest of that file is zeros.
         """
@@ -215,7 +215,7 @@ class LogFiles:
             file.close()
 
     def _free_name(self, start: int, directory: str) -> str:
-        """Returns an unused name for a file that is kept; makes the directory, durably.
+        """Returns an unused path in `directory`, which it makes durably, for a file that is set aside.
 
         The same file may have been cut before.
         """
@@ -275,7 +275,7 @@ def _is_name(entry: Entry) -> bool:
 
 
 def touch(buffer: Buffer, begin: int, end: int) -> bool:
-    """Brings pages [begin, end) into memory for writing; returns False when the system cannot do it.
+    """Brings the pages of bytes [begin, end) into memory for writing; False: the system cannot do it.
 
     The contents stay. 4 us a page, against 10 us when the append loop faults on each. The call holds the
     interpreter lock, so only small parts are requested at a time.

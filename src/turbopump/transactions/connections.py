@@ -40,7 +40,7 @@ def opened(connect: Callable[[], Any]) -> Iterator[Any]:
 
 
 class AsyncConnectionScope:
-    """Async context manager that opens a connection by `connect`, `def` or `async def`, and closes it."""
+    """Async context manager: opens an async connection by `connect`, closes it. Refuses a blocking one."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect

@@ -122,7 +122,7 @@ def keep(
     error: BaseException | None = None,
     table: str = TABLE,
 ) -> Any:
-    """Stores a message whose direct send failed with `error`: a relay sends it again. Commits.
+    """Stores a message whose direct send failed with `error`, for a relay to send. Commits, returns its id.
 
         message = outbox.stamped(Message(…))
         try:
@@ -173,7 +173,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 @overload
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
-    """Creates the outbox table unless it exists, for programs without that right. Commits."""
+    """Creates the outbox table unless it exists: for where programs may not create tables. Commits."""
     return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).exists))
 
 

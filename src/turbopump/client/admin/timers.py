@@ -76,7 +76,7 @@ class Timers:
         return sorted(wanted, key=lambda one: (one.due_ms, one.message.message_id))
 
     async def recall(self, handle: str) -> str:
-        """Recalls a waiting message, so that no consumer gets it; returns its id.
+        """Recalls a waiting message, so that no consumer gets it; returns its id. Refused if it is too late.
 
         Raises Refused when it is too late, InvalidArgument for what is not a recall handle.
         """

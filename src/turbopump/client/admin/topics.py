@@ -202,7 +202,7 @@ class Topics:
         await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates a topic on every master that has the topic `template`; a cluster's name is such a topic.
+        """Creates a topic on the masters that have topic `template`; returns the addresses that accepted it.
 
         Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 

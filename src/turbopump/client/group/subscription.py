@@ -17,7 +17,7 @@ TAGS_OR = f" {OR} "
 
 
 def parse_expression(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
-    """Checks what a user subscribes to; returns (expression, kind), the kind being TAG, SQL92 or WASM.
+    """Returns (expression, TAG, SQL92 or WASM) of what a user subscribes to; raises InvalidArgument.
 
     Raises InvalidArgument, which says what is wrong where.
     """

@@ -241,7 +241,7 @@ class StreamPlan:
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     def _since_ms(self) -> int | None:
-        """Returns the store time (ms) before which messages of queues that appear later are not read."""
+        """Returns the store time (ms) before which messages of later queues are not read; None: all are."""
         bound, now_ms = self.query.start, self.now_ms()
         if bound.time_ms is not None:
             return min(bound.time_ms, now_ms)

@@ -11,7 +11,7 @@ DEAD, RETRY = names.dlq_topic(""), names.retry_topic("")
 
 
 def with_origin(messages: DataFrame) -> DataFrame:
-    """Keeps messages of dead-letter topics, and adds consumer group, original topic and original id.
+    """Returns the messages of dead-letter topics, with consumer group, original topic and original id.
 
     `consumerGroup` gave the message up, `originTopic` is where it was first sent, `originId` its id at the
     producer. The messages must be read with includeProperties.

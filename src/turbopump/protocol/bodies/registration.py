@@ -111,7 +111,7 @@ def _text_of_topic(topic: TopicConfig) -> bytes:
 
 
 def _topic_of_text(text: bytes) -> TopicConfig:
-    """Parses `name readQueues writeQueues perm filterType`, from 5.x on with attributes as JSON."""
+    """Parses `name readQueues writeQueues perm filterType [attributes as JSON]`. Raises BrokenBody."""
     words = text.split(b" ", _WORDS)
     if len(words) < _WORDS:
         raise BrokenBody(f"a topic of {len(words)} words in a compressed registration")

@@ -127,7 +127,7 @@ class LedgerBooks:
         return BookOpened(id, run, home)
 
     def decide(self, id: str, batch: int, run: str, entry: LedgerEntry) -> BookDecided | None:
-        """Returns the change that decides a batch; None: it was decided before (see `entry_of`).
+        """Returns the change that decides a batch; None: decided before (see `entry_of`). Raises Fenced.
 
         The change is not applied yet. Raises Fenced for a run that is not the current one, IllegalOperation
         for a book that is not kept here.
@@ -176,7 +176,7 @@ class LedgerBooks:
         return BookExpired(id, self.books[id].used_ms, now_ms)
 
     def forget(self, id: str) -> BookForgotten:
-        """Returns the change that removes a book; the change is not applied yet.
+        """Returns the change that removes a book, not applied yet. Raises if unknown or not settled.
 
         Raises QueryNotFound for an unknown id, IllegalOperation while decided half messages of it are open.
         """
