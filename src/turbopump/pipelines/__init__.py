@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 def _is_registered(spark: Any, name: str) -> bool:
     """Tells whether the session has the format; False for Spark Connect, which cannot be asked.
 
-    Spark warns about a format that is registered twice. A session of Spark Connect cannot be asked.
+    Spark warns about a format that is registered twice.
     """
     session = getattr(spark, "_jsparkSession", None)
     return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(name))

@@ -386,7 +386,7 @@ class _MasterConnection(asyncio.Protocol):
     # reporting
 
     def _report(self, force: bool = False) -> None:
-        """Reports how far the log reaches; unless `force`, only if its end has changed since."""
+        """Reports how far the log reaches; unless `force`, only if its end has changed since the last."""
         replica = self._replica
         end = self._verdict.start if replica.is_empty else replica.end
         position = (end, min(replica.synced, end) if not replica.is_empty else 0)

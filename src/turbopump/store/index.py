@@ -142,9 +142,8 @@ class Index:
     ) -> Generator[None, None, list[int]]:
         """Returns the newest `max_count` log offsets of a hash with index time in [begin_ms, end_ms].
 
-        Yields between slices of a long search. The index time is the store time, rounded down to seconds
-        since the begin of the file. They are ascending. Yields between slices of a long search. Index times
-        are in whole seconds.
+        They are ascending. Yields between slices of a long search. The index time is the store time, rounded
+        down to whole seconds since the begin of the file.
         """
         found: dict[int, None] = {}
         steps = 0

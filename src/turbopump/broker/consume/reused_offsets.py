@@ -99,7 +99,7 @@ class ReusedOffsets:
         committed: int,
         is_commit: bool = False,
     ) -> bool:
-        """Returns whether an offset is void: beyond `end`, not committed, not given to this consumer since.
+        """Returns whether an offset, perhaps assigned twice, is neither committed nor given to this consumer.
 
         What the peer's group has `committed`, the peer may know from any member. Old clients commit over a
         separate connection, which is given no offsets: then the offsets given to its host count.

@@ -56,7 +56,7 @@ class TimerCounts:
         return self._by_topic(self._left)
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Returns messages per second into and out of the wheel, over the last 1 s or more between calls.
+        """Returns messages per second into and out of the wheel, between calls at least a second apart.
 
         That call is at least one second ago; within a second the last rates are returned. `now` is of the
         monotonic clock.

@@ -132,7 +132,7 @@ class SlaveAdmission:
         return found
 
     async def _registered(self) -> list[str]:
-        """Returns this broker's slaves by the first name server that answers. Raises OSError if none does."""
+        """Returns the addresses of this broker's slaves, from a name server that answers. Raises OSError."""
         config = self._config()
         failure: OSError = ConnectionError("no name server is configured")
         for name_server in config.name_servers.addresses:

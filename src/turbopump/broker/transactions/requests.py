@@ -210,7 +210,7 @@ class TransactionHandler:
         )
 
     async def resume(self, request: Request[ResumeCheckHalfMessageRequest]) -> Answer:
-        """Resumes the checks of an expired transaction, named by the offset id that mqadmin shows."""
+        """Resumes the checks of an expired transaction, by its offset id; refuses one open or decided."""
         _, _, at = parse_offset_id(request.header.msgId or "")
         expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:

@@ -17,7 +17,7 @@ TAGS_OR = f" {OR} "
 
 
 def parse_expression(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
-    """Returns (expression, TAG, SQL92 or WASM) of what a user subscribes to; raises InvalidArgument.
+    """Returns (expression, kind), TAG, SQL92 or WASM, of a user's subscription. Raises InvalidArgument.
 
     Raises InvalidArgument, which says what is wrong where.
     """

@@ -38,7 +38,7 @@ def at_random(chance: Random | None = None) -> Selector:
 
 
 def hash_of(key: object) -> int:
-    """Returns what Java's `hashCode()` of the value returns, signed 32 bits. InvalidArgument for other types.
+    """Returns Java's `hashCode()` of a value, signed 32 bits. InvalidArgument for an unsupported type.
 
     A whole number is an Integer when it fits in one, else a Long; bytes are hashed as Arrays.hashCode does.
     """

@@ -241,7 +241,7 @@ class StreamPlan:
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     def _since_ms(self) -> int | None:
-        """Returns the store time (ms) before which messages of later queues are not read; None: all are."""
+        """Returns the store time (ms) from which on messages of later queues are read; None: read all."""
         bound, now_ms = self.query.start, self.now_ms()
         if bound.time_ms is not None:
             return min(bound.time_ms, now_ms)
@@ -331,10 +331,7 @@ class StreamPlan:
         away: list[MessageQueue],
         unwanted: list[MessageQueue],
     ) -> dict[MessageQueue, int]:
-        """Returns offsets at which replaced queues continue. Raises DataLost where nothing may be lost.
-
-        Raises DataLost where nothing may be lost.
-        """
+        """Returns offsets at which replaced queues continue. Raises DataLost where nothing may be lost."""
         start = before.positions
         replaced = proofs.replaced(before, found)
         clusters = proofs.moved_clusters(before, snapshot.clusters, found)
