@@ -84,7 +84,7 @@ OnChange = Callable[[list[Topic]], None]
 
 
 class TopicTable:
-    """The topic table. Calls `on_change` with new or changed topics; with [] for deleted or ordered ones."""
+    """The topic table. Calls `on_change` with new or changed topics; with [] if deleted or marked ordered."""
 
     def __init__(
         self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False

@@ -138,7 +138,7 @@ async def _name_server(client: Client, address: str) -> tuple[Diagnosis, set[Kno
 
 
 async def _silent(subject: str, address: str, error: Exception) -> Diagnosis:
-    """Returns a diagnosis for an address where no RocketMQ server answers, perhaps an HTTP server."""
+    """Returns the diagnosis of an address that did not answer; asks it whether it is an HTTP server."""
     host, port = split_address(address)
     why = str(error) or type(error).__name__
     try:

@@ -39,7 +39,7 @@ MAX_TABLE_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The opening of a slave of ours: which master process it has compared itself with, where it goes on."""
+    """First message of a Turbopump slave: the master process it compared its log with, start, broker id."""
 
     run: int
     start: int
@@ -76,7 +76,7 @@ def encode_report(end: int) -> bytes:
 
 
 def encode_disk_report(end: int, synced: int) -> bytes:
-    """Returns the report of a slave after a greeting."""
+    """Returns a slave's report in our form, used after a greeting: end of its log, end of what is synced."""
     return DISK_REPORT.pack(end, synced)
 
 

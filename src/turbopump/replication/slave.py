@@ -64,7 +64,7 @@ class SlaveTimings:
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
-    """Where a master serves clients, and where slaves."""
+    """Addresses (host:port) at which a master serves clients, and at which it serves slaves."""
 
     broker: str
     ha: str

@@ -173,7 +173,7 @@ class MessageLog:
         return record if record.physical_offset == offset and ends_inside else None
 
     def references(self, begin: int, count: int) -> tuple[list[int], int]:
-        """Returns the prepared transaction offsets that `count` records from `begin` on name, and the end."""
+        """Returns prepared transaction offsets in `count` records from `begin` on, and where to go on."""
         return scan.references(self._log, begin, count)
 
     def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:

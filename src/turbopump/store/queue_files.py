@@ -180,7 +180,7 @@ class QueueFiles:
             self._changed_dirs.add(os.path.dirname(path))
 
     def file_starts(self, topic: str, queue_id: int) -> list[int]:
-        """Returns where a queue's files begin (bytes). A gap: UnusableStore; `heals` removes what follows."""
+        """Returns where a queue's files begin (bytes). Gap: UnusableStore, or `heals` removes the rest."""
         directory = self._directory(topic, queue_id)
         file_size = self.size_of_files(topic in self.batch_topics)
         starts = []

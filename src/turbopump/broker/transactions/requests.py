@@ -191,7 +191,7 @@ class TransactionHandler:
         return None
 
     def _of_apache(self, quoted: Record, asked: HalfDecision) -> HalfDecision:
-        """Returns how Apache's broker ended a transaction: COMMIT if its message exists; `asked` if unknown.
+        """Returns how Apache's broker ended a transaction, by whether its message exists; `asked` if unknown.
 
         Returns `asked` when that cannot be found out.
         """

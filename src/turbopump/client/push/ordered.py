@@ -86,7 +86,7 @@ class OrderedDelivery:
         task.add_done_callback(lambda _: self._streams.pop(held, None))
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Stops delivering a queue; False: a handler still works, call again (True 20 s after the lock)."""
+        """Stops delivering a queue; False: a handler still runs, call again; True 20 s after its lock."""
         held.leaving = True
         held.wake()
         stream = self._streams.get(held)
