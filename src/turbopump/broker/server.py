@@ -349,7 +349,7 @@ class Broker:
 
 
 def _for_role(config: BrokerConfig) -> BrokerConfig:
-    """Returns the configuration as the role allows it: a slave copies into its files, without a pool."""
+    """Returns the configuration; for a slave without a transient store pool, since it copies into files."""
     if not (config.identity.is_slave and config.store.uses_pool):
         return config
     log.warning("transientStorePoolEnable has no effect on a slave")

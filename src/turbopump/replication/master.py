@@ -388,7 +388,7 @@ class SlaveConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self.pump)
 
     def fetched(self) -> None:
-        """Goes on after old parts of the log were read from the disk."""
+        """Continues to send after old parts of the log were read from the disk."""
         self._is_fetching = False
         self.pump()
 

@@ -40,7 +40,7 @@ class MetadataPuller:
         self._failed = ""
 
     async def pull(self, address: str) -> bool:
-        """Asks for all tables once. Returns whether all of them came; the first failure is logged."""
+        """Asks for all tables; stops at a failure, and logs only the first of a series. True: all came."""
         try:
             for code, file in TABLES:
                 answer = await self._client.call(_port_for(code, address), request(code), CALL_TIMEOUT_S)

@@ -49,7 +49,7 @@ class Proxy:
 
 
 class SocksNetwork:
-    """A network that connects through the first proxy that serves a host.
+    """A network that connects to a host through the first proxy that serves it, else directly.
 
     `direct` connects to hosts that no proxy serves, `plain` to the proxies.
     """

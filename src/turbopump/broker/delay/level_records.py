@@ -144,7 +144,7 @@ def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
-    """Returns the draft for consumers of a delayed message: all properties, but TURBOPUMP_DELIVER_AT."""
+    """Returns the draft of a delayed message for consumers: its properties except TURBOPUMP_DELIVER_AT."""
     return copy_of(record, queue, properties.without(record.properties, _DELIVER_AT))
 
 

@@ -226,7 +226,7 @@ def _hash(topic: bytes) -> int:
 
 
 def delivered(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> Draft:
-    """Returns the draft for consumers of a timer. `put_ms`: when it was put into the wheel."""
+    """Returns the draft of a timer for consumers. `put_ms`: when it was put into the wheel."""
     return level_records.copy_of(record, queue, _after_the_wheel(record.properties, put_ms, now_ms, b""))
 
 

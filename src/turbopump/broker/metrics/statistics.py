@@ -189,7 +189,7 @@ class Statistics:
     # counting
 
     async def fold(self) -> None:
-        """Adds what the store and `Traffic` have counted since the last call to the statistics.
+        """Adds to the statistics what the store and `Traffic` have counted since the last call.
 
         Its cost grows with the number of busy queues.
         """

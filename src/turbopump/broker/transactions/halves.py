@@ -98,7 +98,7 @@ class OpenHalves:
             self._renewed[half.root] = half.offset
 
     def add_stamped(self, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
-        """Adds the newest half records of the queue, of a ledger; `first` is the queue offset of the first.
+        """Adds half records that a ledger decides, the newest of the queue, from queue offset `first` on.
 
         `places`: their physical offsets; `topics`: their topics. No producer is asked about them.
         """
@@ -169,7 +169,7 @@ def step(
 
 
 def immunity_ms(text: str | None, timeout_ms: int) -> int:
-    """Returns how long (ms) after its birth no producer is asked about a half message.
+    """Returns the ms after birth in which no producer is asked: `text` seconds, at least `timeout_ms`.
 
     That is the number of seconds in `text`, a property of the message, but at least `timeout_ms`.
     """

@@ -229,7 +229,7 @@ class Face(Generic[C]):
 
 
 class FacePart(Generic[C, P]):
-    """A part of a client, such as `admin.topics`."""
+    """Base of the parts of a blocking client, such as `admin.topics`."""
 
     def __init__(self, whole: Face[C], pick: Callable[[C], P]) -> None:
         self._whole = whole

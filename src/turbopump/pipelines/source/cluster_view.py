@@ -48,7 +48,7 @@ class BlockingClusterView:
     def offsets_at(
         self, times_ms: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int | None]:
-        """Returns the first offset of each queue stored at its time or later; None if there is none."""
+        """Returns for each queue the offset of the first message stored at its time or later; None: none."""
         return self._ask(lambda brokers: brokers.offsets_at(times_ms, ends))
 
     def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
