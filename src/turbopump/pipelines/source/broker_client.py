@@ -108,7 +108,7 @@ class BrokerClient:
     async def _ends_of_removed(
         self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
-        """Returns first and next offset of queues that a topic no longer has, if its broker still has it."""
+        """Returns first and next offset of queues removed from a topic, where the broker still has it."""
         kept = [
             queue
             for queue in queues
