@@ -134,7 +134,7 @@ class ProgressHandler:
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
-        """Answers by queue with the lowest offset of all groups but `filterGroups`, or AHEAD.
+        """Answers by queue with the lowest offset of groups not in `filterGroups`; AHEAD if that is too high.
 
         AHEAD (the greatest i64) stands for a queue on which these groups are ahead of `compareGroup`.
         """
@@ -156,7 +156,7 @@ class ProgressHandler:
         return Answer(body=TopicList(brokerAddr=self._address, topicList=found).encode())
 
     def clone(self, request: Request[CloneGroupOffsetRequest]) -> Answer:
-        """Copies the committed offsets of one group to another, on one topic or on all its topics."""
+        """Copies committed offsets of a group to another, on one topic or all that the group may read now."""
         header = request.header
         names.check_group(header.destGroup)
         one = (header.topic or "").strip()

@@ -13,7 +13,7 @@ MASTER = str(MASTER_ID)
 
 
 class ReadServers:
-    """Suggests where to read next. `is_slave`: of the broker that suggests."""
+    """Chooses which broker id, of the master or a slave, answers to pulls suggest for the next pull."""
 
     def __init__(self, groups: SubscriptionGroups, rules: ReplicationRules, is_slave: bool = False) -> None:
         self.is_slave = is_slave
