@@ -15,7 +15,7 @@ _C2 = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """Bloom filter for an expected number of groups and a greatest error rate in percent."""
+    """Sizes of a Bloom filter for so many groups and a greatest error in percent; computes bit positions."""
 
     error_percent: int = 20
     groups: int = 32

@@ -162,7 +162,7 @@ def target(
     away: Iterable[MessageQueue] = (),
     first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
-    """Returns the positions at which an unlimited micro-batch from `start` ends: the end of every queue.
+    """Returns where an unlimited micro-batch from `start` ends: at queue ends; new queues only begin there.
 
     Queues whose broker is away stand still; those that no longer exist are dropped. A new queue gets its
     earliest message as its position, or that of `first`, and is read from the following micro-batch on: then
@@ -213,7 +213,7 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
 
 
 def split(wanted: Iterable[Range], min_parts: int | None, max_records: int | None) -> list[Range]:
-    """Returns ranges for tasks: one per queue, or several if longer than `max_records` or too few."""
+    """Cuts ranges for tasks: each to at most `max_records`, and further until there are about `min_parts`."""
     found = [part for one in wanted for part in _cut(one, _parts(one.size, max_records))]
     if min_parts is None or len(found) >= min_parts or not found:
         return found
