@@ -328,7 +328,7 @@ class Upkeep:
         checkpoints.save(self._disk, self._path, self._saved)
 
     async def cut_log(self, end: int) -> list[str]:
-        """Removes every record from `end` on, in the log, the queues and the index; `end` begins a record.
+        """Removes all records from `end` on, in log, queues and index; returns files that keep some of them.
 
         Nothing may append meanwhile. Blocks the loop while the rest of the file is cleared and synced.
         Returns files in `set-aside` that keep some of what was cut. A crash on the way leaves a log that ends

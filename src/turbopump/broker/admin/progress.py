@@ -134,7 +134,7 @@ class ProgressHandler:
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
-        """Answers by queue with the lowest offset of groups not in `filterGroups`; AHEAD if that is too high.
+        """Answers per queue the lowest offset of groups not in `filterGroups`; AHEAD: above `compareGroup`'s.
 
         AHEAD (the greatest i64) stands for a queue on which these groups are ahead of `compareGroup`.
         """

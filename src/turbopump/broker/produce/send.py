@@ -315,7 +315,7 @@ class SendHandler:
     def _inner_messages(
         self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
     ) -> int:
-        """Returns the messages in a single send: 1, or those of an inner batch; raises Refused if invalid."""
+        """Returns how many messages a send has: 1, or those of an inner batch; raises Refused if invalid."""
         if not header.sysFlag & INNER_BATCH:
             if properties.INNER_NUM in pairs:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")

@@ -130,7 +130,7 @@ def _offset(topic: str, given: Any, minimum: int) -> int:
 
 
 def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Returns `given` with EARLIEST and LATEST replaced. Raises BadOffsets unless it names all queues."""
+    """Returns `given` with EARLIEST, LATEST replaced. Raises BadOffsets unless it has just these queues."""
     if missing := sorted(ends.keys() - given.keys()):
         raise BadOffsets(
             f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
@@ -162,7 +162,7 @@ def target(
     away: Iterable[MessageQueue] = (),
     first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
-    """Returns where an unlimited micro-batch from `start` ends: at queue ends; new queues only begin there.
+    """Returns end positions of an unlimited micro-batch: queue ends, but of new queues the first offset.
 
     Queues whose broker is away stand still; those that no longer exist are dropped. A new queue gets its
     earliest message as its position, or that of `first`, and is read from the following micro-batch on: then
