@@ -66,7 +66,7 @@ class Heartbeats:
         """Address → version of the broker."""
 
     async def announce(self) -> bool:
-        """Sends heartbeats to the topics' brokers, for producers to masters; False: one failed, or none."""
+        """Sends heartbeats to the topics' masters, of consumers to slaves too; False: one failed, or none."""
         described = self._describe()
         if not described.producerDataSet and not described.consumerDataSet:
             return True

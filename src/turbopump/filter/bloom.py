@@ -15,7 +15,7 @@ _C2 = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """Sizes of a Bloom filter for so many groups and a greatest error in percent; computes bit positions."""
+    """Sizes of a Bloom filter, by number of groups and error in percent; computes the bits of a group."""
 
     error_percent: int = 20
     groups: int = 32

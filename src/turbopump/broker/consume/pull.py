@@ -117,7 +117,7 @@ class PullHandler:
         self._store.reader.keeps_offsets = self._servers.keeps_offsets
 
     def master_seen(self, is_there: bool) -> None:
-        """Notes on a slave whether its master is there; when it comes, waiting pulls are sent back to it."""
+        """Notes whether the master of this slave is there; when it comes, sends waiting consumers to it."""
         has_come = is_there and not self._servers.has_master
         self._servers.has_master = is_there
         if has_come:
@@ -293,7 +293,7 @@ class PullHandler:
         return True
 
     def _check_outside(self, pull: Pull) -> None:
-        """Logs a parked pull whose offset this slave's queue does not have; below it, no arrival wakes it."""
+        """Logs a parked pull outside this slave's queue; one below the queue is woken by no arrival then."""
         header, queue = pull.request.header, pull.queue
         if queue.min_offset <= pull.offset <= queue.max_offset:
             return

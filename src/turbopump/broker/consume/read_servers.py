@@ -13,7 +13,7 @@ MASTER = str(MASTER_ID)
 
 
 class ReadServers:
-    """Chooses which broker id, of the master or a slave, answers to pulls suggest for the next pull."""
+    """Chooses the broker id (master or slave) that an answer to a pull suggests for the next pull."""
 
     def __init__(self, groups: SubscriptionGroups, rules: ReplicationRules, is_slave: bool = False) -> None:
         self.is_slave = is_slave

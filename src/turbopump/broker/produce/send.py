@@ -421,7 +421,7 @@ def check_zeros(stored: bytes) -> None:
 
 
 def _priority(pairs: dict[str, str], level: int) -> int | None:
-    """Returns the queue id that PRIORITY asks for, or None; deletes PRIORITY if delayed, ordered or a half.
+    """Returns the queue id that PRIORITY asks for, or None; deletes it if delayed, ordered or a half message.
 
     The higher the priority, the higher the queue id (Apache 5.5).
 

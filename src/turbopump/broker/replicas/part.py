@@ -62,7 +62,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         return transaction_progress(tables.offsets, store.log.end)
 
     def push(name: str, contents: bytes) -> None:
-        """Sends a saved table to all slaves; progress is sent after the log that is there now."""
+        """Sends a saved table to all slaves; tables of progress follow the log up to its present end."""
         if name == DELAY_FILE:
             master.push_table(name, contents, store.log.end)
         elif name in pushed:

@@ -60,7 +60,10 @@ class RoleChange:
         self._root = root_dir
 
     def begin_slave(self, offsets: CommittedOffsets, end: int, has_crashed: bool = False) -> None:
-        """Prepares a store for copying: removes timer files, and progress counted beyond the log's `end`."""
+        """Prepares a store for copying: removes timer files, and progress counted beyond the log's `end`.
+
+        Also called after the log was shortened.
+        """
         if not self.progress.is_kept or self.progress.state.promoted_at >= 0:
             self.progress.demoted()
             self.progress.is_kept = True

@@ -130,7 +130,7 @@ def _offset(topic: str, given: Any, minimum: int) -> int:
 
 
 def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Returns `given` with EARLIEST, LATEST replaced. Raises BadOffsets unless it has just these queues."""
+    """Returns `given` with EARLIEST, LATEST replaced. Raises BadOffsets unless `ends` has the same queues."""
     if missing := sorted(ends.keys() - given.keys()):
         raise BadOffsets(
             f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
