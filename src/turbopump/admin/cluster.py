@@ -37,7 +37,7 @@ MORE_STATS = TextTable(
 
 
 async def cluster_list(call: Call) -> None:
-    """Runs `clusterList`: lists brokers; with an interval repeatedly, one JSON document each time."""
+    """Runs `clusterList`: prints brokers and their load, once or every `interval` seconds until Ctrl-C."""
     interval_s = call.given[INTERVAL]
     if interval_s is None:
         await show_cluster(call)
@@ -66,7 +66,7 @@ def wanted(layout: Layout, cluster: str | None) -> Sequence[BrokerAt]:
 
 
 async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
-    """Returns the runtime figures of a broker; empty, with a warning, if it does not answer."""
+    """Returns a broker's runtime figures; {}, after a printed warning, if it is unreachable or refuses."""
     try:
         return await call.admin.brokers.figures(broker.address)
     except (ServerUnreachable, Refused) as error:
@@ -75,7 +75,7 @@ async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
 
 
 class BrokerLoad(msgspec.Struct, rename="camel"):
-    """A broker in the JSON of clusterList. Figures that its version does not have are None."""
+    """A broker in the JSON of clusterList. A figure it did not send is None; rates and totals are then 0."""
 
     cluster: str
     broker_name: str
@@ -187,7 +187,7 @@ class LoadFigures:
         return f"{size},{self._figures.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', absent)}ms"
 
     def _rate(self, key: str) -> float:
-        """Returns the first number of a figure such as `10.0 20.0 30.0`: the rate of the last ten seconds."""
+        """Returns the first number of a figure such as `10.0 20.0 30.0`; 0.0 if it is absent or no number."""
         words = self._figures.get(key, "").split()
         try:
             return float(words[0]) if words else 0.0
@@ -229,7 +229,7 @@ class SendTime(msgspec.Struct, rename="camel"):
 
 
 async def cluster_rt(call: Call) -> None:
-    """Runs `clusterRT`: measures send times until Ctrl-C, one JSON document per round."""
+    """Runs `clusterRT`: measures and prints each broker's average send time, in rounds until Ctrl-C."""
     producer = call.admin.producer(GROUP)
     brokers = wanted(await call.admin.clusters.layout(), call.given[SEND_TO])
     names = sorted({(broker.cluster, broker.name) for broker in brokers})

@@ -86,7 +86,7 @@ def _names(option: CommandOption[Any]) -> str:
 
 
 def _in_usage(option: CommandOption[Any], command: AdminCommand) -> str:
-    """Returns an option for the usage line; a choice at its first member, an empty text at others."""
+    """Returns an option for the usage line; the first of alternatives gives `-a | -b`, the others ""."""
     members = command.one_of or command.any_of
     if option in members:
         first = min(members, key=lambda member: member.short)

@@ -37,7 +37,7 @@ class UndoneMessages:
 
 
 async def start_monitoring(call: Call) -> None:
-    """Runs `startMonitoring`: prints lagging groups and stuck members every minute, until Ctrl-C.
+    """Runs `startMonitoring`: prints each group's lag and its stuck members every minute, until Ctrl-C.
 
     Also prints the messages that Apache's brokers send when they move a group's offset.
     """

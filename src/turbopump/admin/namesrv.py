@@ -37,7 +37,7 @@ async def add_write_perm(call: Call) -> None:
 
 
 async def change_permission(call: Call, verb: str) -> None:
-    """Wipes or adds (`verb`) a broker's write permission at every name server; goes on when one fails."""
+    """Wipes or adds (`verb`) a broker's write permission at all name servers; CommandFailed if one failed."""
     broker, settings = call.given[BROKER], call.admin.name_servers
     change = settings.wipe_write_permission if verb == "wipe" else settings.add_write_permission
     done = []

@@ -48,7 +48,7 @@ def text(word: str) -> str:
 
 
 def host_port(word: str) -> str:
-    """Returns the `host:port` of a server without outer spaces. Raises ValueError."""
+    """Returns the word without outer spaces; raises ValueError if it is not `host:port`."""
     try:
         split_address(word.strip())
     except ValueError:
@@ -186,7 +186,7 @@ class _Names:
         raise UsageError(f"there is no option {word}" if not begun else f"{word} matches several options")
 
     def _attached(self, letters: str) -> list[tuple[CommandOption[Any], str | None]]:
-        """Splits `-torders` into -t with a value, `-am` into two flags; returns [] if that fails."""
+        """Splits the letters after a dash: `torders` is -t with a value, `am` two flags; [] if neither."""
         first = self._by_name.get(letters[:1])
         if first is None:
             return []

@@ -38,7 +38,7 @@ def time(word: str) -> GivenTime:
 
 
 def milliseconds(word: str) -> int:
-    """Reads ms since 1970. Raises ValueError for what looks like seconds: a reset would go to 1970."""
+    """Parses ms since 1970; raises ValueError for other text, and for a number that looks like seconds."""
     try:
         found = int(word.strip())
     except ValueError:

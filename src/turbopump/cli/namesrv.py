@@ -75,7 +75,7 @@ def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
 
 
 async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:
-    """Starts a name server, pushes its stop on the stack, returns its port; `servers` run in this process."""
+    """Starts a name server, pushes its stop on the stack, returns its port; `servers` share this process."""
     host = advertised("", config.bind_address, primary_local_address).address
     server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers, host)
     async with server_start.unknown_hosts_named(config.bind_address):

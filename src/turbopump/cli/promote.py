@@ -157,7 +157,7 @@ async def _name_servers(options: argparse.Namespace, client: Client, address: st
 
 
 async def status_of(client: Client, address: str) -> ReplicaStatus:
-    """Asks a broker of ours about its copy. Raises CommandFailure."""
+    """Returns the replica status of a Turbopump broker; raises CommandFailure if it answers with none."""
     try:
         answer = await client.call(address, request(RequestCode.REPLICA_STATUS), TIMEOUT_S)
     except OSError as error:
@@ -173,7 +173,7 @@ async def status_of(client: Client, address: str) -> ReplicaStatus:
 
 
 async def _until_promoted(client: Client, address: str, run: int) -> None:
-    """Waits until the broker answers from its next run, as a master."""
+    """Waits until the broker answers as a restarted master; raises CommandFailure after RESTART_TIMEOUT_S."""
     try:
         async with asyncio.timeout(RESTART_TIMEOUT_S):
             while True:

@@ -69,7 +69,7 @@ def objections(slave: SlaveFacts, master: MasterFacts) -> list[str]:
 
 
 async def evidence(client: Client, name_servers: Sequence[str], slave: SlaveFacts) -> MasterFacts:
-    """Asks the name servers for the master of a broker name, and it and the last known one for an answer."""
+    """Asks name servers for the slave's master; returns which were silent, and a master that answers."""
     silent, masters = [], [slave.master] if slave.master else []
     for address in name_servers:
         try:

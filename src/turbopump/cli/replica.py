@@ -124,7 +124,7 @@ def _heard(heard_ms: int) -> str:
 
 
 class Compared(msgspec.Struct, rename="camel"):
-    """The result of a comparison."""
+    """Result of comparing a slave's log with its master's: both extents, and the first difference."""
 
     slave: str
     slave_begin: int
@@ -306,7 +306,7 @@ async def plan_of(log: StoppedLog, master: BrokerLog) -> ResyncPlan:
 
 
 async def _set_aside(config: StoreConfig, plan: ResyncPlan) -> list[str]:
-    """Cuts the log, and notes that the copy is incomplete until it has followed the master."""
+    """Cuts the tail off the log into files, returns their paths, and notes that the copy is incomplete."""
     disk, workers = SystemDisk(), SystemWorkers()
     try:
         state = CopyState(plan.begin, plan.master.begin, plan.master.end, is_compared=True)

@@ -147,7 +147,7 @@ def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
 
 
 def host_for_others(host: str, broker: Broker) -> str:
-    """Returns the name server's host for other machines; the broker's where `host` is any address."""
+    """Returns the host at which other machines reach the name server: `host`, or the broker's if 0.0.0.0."""
     return broker.address.rpartition(":")[0] if host in ANYWHERE else host
 
 

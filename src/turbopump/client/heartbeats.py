@@ -66,7 +66,7 @@ class Heartbeats:
         """Address → version of the broker."""
 
     async def announce(self) -> bool:
-        """Sends a heartbeat to every broker of the topics; False: one failed, or no broker is known yet."""
+        """Sends heartbeats to the topics' masters, of consumers to slaves too; False: one failed, or none."""
         described = self._describe()
         if not described.producerDataSet and not described.consumerDataSet:
             return True

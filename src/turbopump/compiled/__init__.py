@@ -68,7 +68,7 @@ class GroupAppender(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[str, int, int] | None:
-        """Appends a batch send; returns the comma-separated ids, the first queue offset and the count."""
+        """Appends a batch send; returns joined ids, first queue offset and count; None: one is not plain."""
 
     def halves(
         self,
@@ -85,9 +85,10 @@ class GroupAppender(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[int, list[int], list[str], int] | None:
-        """Appends half messages; returns the first queue offset, log offset and topic of each, and the end.
+        """Appends half messages; returns first queue offset, log offsets, topics, end; None: one not plain.
 
-        `ask` returns topic and bits of the sys flag by topic and queue id; it may refuse.
+        Log offset and topic are given for each, the end is a log offset. `ask` returns topic and bits of the
+        sys flag by topic and queue id; it may refuse.
         """
 
     def commit(
@@ -105,7 +106,7 @@ class GroupAppender(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[list[int], list[Any]] | None:
-        """Commits half messages of one log file; returns born time and queue of each appended message.
+        """Commits half messages of one log file; returns born time and queue of each; None: one is not plain.
 
         Appends the messages and their op records. `ask` returns the queue by topic and queue id, or None if
         there can be none.

@@ -15,7 +15,7 @@ _C2 = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """Bloom filter for an expected number of groups and a greatest error rate in percent."""
+    """Sizes of a Bloom filter, by number of groups and error in percent; computes the bits of a group."""
 
     error_percent: int = 20
     groups: int = 32

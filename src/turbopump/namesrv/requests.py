@@ -299,7 +299,7 @@ class NamesrvHandlers:
     # Configuration
 
     async def update_config(self, request: Request[None]) -> Answer:
-        """Changes the configuration by the body; ignores unknown keys, raises Refused for unreadable values.
+        """Changes and saves settings by the body; ignores unknown keys, refuses bad values, protected keys.
 
         Apache ignores unknown keys too. Protected keys are refused.
         """

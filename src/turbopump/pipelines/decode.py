@@ -131,7 +131,7 @@ class _ColumnReader:
         return pa.repeat(pa.scalar(self._broker, pa.string()), len(self.places))
 
     def body(self) -> Any:
-        """Returns the bodies as sent; null where one cannot be decompressed. Raises BatchTooLarge."""
+        """Returns the decompressed bodies; null where one is broken. Raises BatchTooLarge or CodecMissing."""
         starts, sizes = self.places.bodies
         packed: Mask = (self.places.sys_flags & COMPRESSED) != 0
         if int(sizes.sum()) > MAX_EXPANDED_BATCH and len(starts) > 1:

@@ -13,7 +13,7 @@ from turbopump.pipelines.progress import line
 
 
 class ProgressListener(StreamingQueryListener):
-    """Spark listener that gives `tell` a line per micro-batch; of empty ones only if `empty`.
+    """Spark listener: calls `tell` with a line per micro-batch (empty ones if `empty`) and per failed query.
 
     Spark calls one event after the other, in a thread of its own.
     """

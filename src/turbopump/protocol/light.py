@@ -53,7 +53,7 @@ def offsets_size(names: list[str]) -> int:
 
 
 def places(properties: bytes) -> list[tuple[str, int]]:
-    """Returns name and offset of each light queue of a stored message; empty when their numbers differ."""
+    """Returns name and offset of each light queue of a stored message; [] if their counts differ."""
     names = (props.find(properties, props.INNER_MULTI_DISPATCH) or "").split(SEPARATOR)
     offsets = (props.find(properties, props.INNER_MULTI_QUEUE_OFFSET) or "").split(SEPARATOR)
     while names and not names[-1]:  # as Java splits

@@ -241,7 +241,7 @@ class ConsumeQueue:
     # adding
 
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
-        """Adds a message's entry unless it is there; False: entries before it are missing, nothing added."""
+        """Adds a message's entry unless it is there; offset 0 restarts the queue; False: a gap, not added."""
         if physical <= self.last_physical or self.is_deleted:
             return True
         end = self.max_offset

@@ -127,7 +127,7 @@ class IndexFile:
     def search(
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int, found: dict[int, None]
     ) -> Iterator[int]:
-        """Adds log offsets of matching items to `found`, newest first; yields the items visited per slice."""
+        """Adds log offsets of matching items to `found`, newest first; yields the item count per slice."""
         slot = key_hash % self.slot_count
         if self._slots is not None:
             number = self._slots[slot]

@@ -20,7 +20,7 @@ TIMER_FILES = ("timerwheel", "timerlog", "config/timercheck", "config/timercheck
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The records of a log from an offset on."""
+    """Extent of the end of a log: where it begins and ends, number of records, offset of the last one."""
 
     begin: int
     end: int

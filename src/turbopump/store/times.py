@@ -24,7 +24,7 @@ PROBED = 76
 
 
 class Boundary(Enum):
-    """Which message a search by time returns when none was stored at exactly that time."""
+    """Which message a search by time returns: LOWER first at or after it, UPPER last at or before it."""
 
     LOWER = "LOWER"
     UPPER = "UPPER"

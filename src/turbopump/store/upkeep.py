@@ -328,11 +328,11 @@ class Upkeep:
         checkpoints.save(self._disk, self._path, self._saved)
 
     async def cut_log(self, end: int) -> list[str]:
-        """Removes every record from `end` on, in the log, the queues and the index; `end` begins a record.
+        """Removes all records from `end` on, in log, queues and index; returns files that keep some of them.
 
-        Nothing may append meanwhile. Blocks the loop while the rest of the file is cleared and synced.
-        Returns files in `set-aside` that keep some of what was cut. A crash on the way leaves a log that ends
-        at `end` or later.
+        At `end` a record begins. Nothing may append meanwhile. Blocks the loop while the rest of the file is
+        cleared and synced. The files are in `set-aside`. A crash on the way leaves a log that ends at `end`
+        or later.
         """
         log = self._log
         assert log.min_offset <= end <= log.end, "the log can only be cut where it has records"

@@ -184,7 +184,7 @@ def _given_to_handlers(loop: VirtualLoop) -> int:
 
 
 def _pool_of(thread: threading.Thread, loop: VirtualLoop) -> Any:
-    """Returns the `push.workers.Threads` of this loop that a thread belongs to; None: to none of them.
+    """Returns the `push.workers.ThreadPool` of this loop that a thread belongs to; None: to none of them.
 
     A consumer makes its threads itself, and knows nothing of virtual time.
     """

@@ -22,7 +22,7 @@ FIRST_PORT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
-    """Delay, segment size and loss of a network, drawn from its seeded `Chance`."""
+    """Segment delay and size of a network, and the chance (`loss`) that a segment breaks its connection."""
 
     min_delay_s: float = 0.0
     max_delay_s: float = 0.0
@@ -299,7 +299,7 @@ class _Transport(asyncio.Transport):
         self.go_on()
 
     def _end(self, error: Exception | None) -> None:
-        """Ends the connection and notifies both ends in a later turn, as with sockets, unless cut off."""
+        """Ends the connection, notifies both ends in a later turn; not the far end across a silent cut."""
         network = self._network
         is_unheard = network.silent_cuts and network.is_cut(self.local[0], self.peer[0])
         for end in (self,) if is_unheard else (self, self.far):

@@ -280,7 +280,7 @@ def _survivors(sectors: list[int], chance: Chance, survival: Survival) -> list[i
 
 
 def _prefix(count: int, chance: Chance, survival: Survival) -> int:
-    """Returns how many of `count` ordered changes survive."""
+    """Returns how many of `count` ordered changes survive: none if LOST, otherwise a random number."""
     return 0 if survival is Survival.LOST else chance.randint(0, count)
 
 

@@ -25,7 +25,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class GroupHandler:
-    """Handles requests about the configuration of groups; awaits `settled` until a change is on disk."""
+    """Handles requests about the configuration of groups; awaits `settled` before it answers a change."""
 
     def __init__(
         self,

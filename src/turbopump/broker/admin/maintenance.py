@@ -42,7 +42,7 @@ class MaintenanceHandler:
         return Answer()
 
     async def clean_topics(self, request: Request[None]) -> Answer:
-        """Removes queues and offsets of topics that the store has but the topic table has not."""
+        """Removes queues and offsets of topics not in the topic table, except system and light topics."""
         unknown = sorted(self._store.queues.topics(but={topic.name for topic in self._topics.all()}))
         keeps = self._topics.is_system
         gone = [name for name in unknown if not keeps(name) and not name.startswith(LIGHT_PREFIX)]
@@ -66,7 +66,7 @@ class MaintenanceHandler:
         return Answer()
 
     def _is_wanted(self, topic: str, queue_id: int) -> bool:
-        """Returns whether to keep a queue: its topic has it, or a group has committed an offset on it."""
+        """Returns whether to keep a queue: its topic is known, and has this queue or an offset on it."""
         if self._topics.is_system(topic):  # there may be more delay levels than their topic has queues
             return True
         found = self._topics.find(topic)

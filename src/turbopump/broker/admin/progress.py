@@ -134,7 +134,7 @@ class ProgressHandler:
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
-        """Answers by queue with the lowest offset of all groups but `filterGroups`, or AHEAD.
+        """Answers per queue the lowest offset of groups not in `filterGroups`; AHEAD: above `compareGroup`'s.
 
         AHEAD (the greatest i64) stands for a queue on which these groups are ahead of `compareGroup`.
         """
@@ -156,7 +156,7 @@ class ProgressHandler:
         return Answer(body=TopicList(brokerAddr=self._address, topicList=found).encode())
 
     def clone(self, request: Request[CloneGroupOffsetRequest]) -> Answer:
-        """Copies the committed offsets of one group to another, on one topic or on all its topics."""
+        """Copies a group's offsets on one or all topics to another; unread topics only if `offline`."""
         header = request.header
         names.check_group(header.destGroup)
         one = (header.topic or "").strip()
@@ -229,7 +229,7 @@ class ProgressHandler:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Log offsets of a queue's first message, last, last consumed and next to consume; -1 without one."""
+    """Log offsets of a queue's first, last, last consumed (else first) and next message; -1: no message."""
 
     first: int = NONE
     last: int = NONE

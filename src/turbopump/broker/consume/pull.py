@@ -111,13 +111,13 @@ class PullHandler:
         self.configure(polling)
 
     def configure(self, polling: PollConfig) -> None:
-        """Applies settings that can change while the broker runs, also those of `servers`."""
+        """Takes over new poll settings, and the settings that `servers` has now."""
         self._polling = polling
         self._suggested = self._servers.suggested if self._servers.may_suggest else None
         self._store.reader.keeps_offsets = self._servers.keeps_offsets
 
     def master_seen(self, is_there: bool) -> None:
-        """Notes on a slave whether its master is there; when it comes, waiting pulls are sent back to it."""
+        """Notes whether the master of this slave is there; when it comes, sends waiting consumers to it."""
         has_come = is_there and not self._servers.has_master
         self._servers.has_master = is_there
         if has_come:
@@ -293,7 +293,7 @@ class PullHandler:
         return True
 
     def _check_outside(self, pull: Pull) -> None:
-        """Logs the group of a pull that waits on this slave for messages that only the master can have."""
+        """Logs a parked pull outside this slave's queue; one below the queue is woken by no arrival then."""
         header, queue = pull.request.header, pull.queue
         if queue.min_offset <= pull.offset <= queue.max_offset:
             return
@@ -461,7 +461,7 @@ def _code(result: GetResult, asked: int) -> int:
 
 
 def _code_on_slave(result: GetResult, asked: int) -> int:
-    """Returns the code on a slave: a consumer that is left where it is waits, as at the end of its queue.
+    """Returns the code on a slave; PULL_NOT_FOUND if the offset is outside of its queue and is not moved.
 
     Apache's slave answers it at once, and it asks the same again more than a thousand times a second.
     """

@@ -76,7 +76,10 @@ class PullChecks:
         self._broker_ip = broker_ip
 
     def check(self, request: Request[PullMessageRequest]) -> Pull:
-        """Checks a request in Apache's order; each refusal has the code and the text of Apache's broker."""
+        """Returns the checked pull, or raises Refused with the code and the text of Apache's broker.
+
+        The checks are in Apache's order.
+        """
         header = request.header
         if not self._broker_readable():
             raise ReadForbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")

@@ -13,7 +13,7 @@ MASTER = str(MASTER_ID)
 
 
 class ReadServers:
-    """Suggests where to read next. `is_slave`: of the broker that suggests."""
+    """Chooses the broker id (master or slave) that an answer to a pull suggests for the next pull."""
 
     def __init__(self, groups: SubscriptionGroups, rules: ReplicationRules, is_slave: bool = False) -> None:
         self.is_slave = is_slave

@@ -58,7 +58,7 @@ class LockTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[WireQueue], now: float
     ) -> tuple[list[WireQueue], list[tuple[WireQueue, str]]]:
-        """Locks queues for a client, or renews its locks.
+        """Locks or renews queues; returns those locked now, and the taken-over ones with their last holder.
 
         A queue is taken over after its lock expired, and comes with the client id of its former holder.
         Queues that another client holds are in neither list.

@@ -315,7 +315,7 @@ class SendHandler:
     def _inner_messages(
         self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
     ) -> int:
-        """Returns the number of messages in a single send: 1, unless its body is an inner batch."""
+        """Returns how many messages a send has: 1, or those of an inner batch; raises Refused if invalid."""
         if not header.sysFlag & INNER_BATCH:
             if properties.INNER_NUM in pairs:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
@@ -421,7 +421,7 @@ def check_zeros(stored: bytes) -> None:
 
 
 def _priority(pairs: dict[str, str], level: int) -> int | None:
-    """Returns the queue id that a message asks for by its PRIORITY; None: it asks for none.
+    """Returns the queue id that PRIORITY asks for, or None; deletes it if delayed, ordered or a half message.
 
     The higher the priority, the higher the queue id (Apache 5.5).
 

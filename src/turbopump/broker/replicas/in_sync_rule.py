@@ -27,7 +27,7 @@ SENDS = frozenset(
 
 
 class InSyncRule:
-    """Refuses sends while fewer brokers than minInSyncReplicas are in sync, this one included."""
+    """Refuses sends, except those with WAIT=false, while fewer brokers than minInSyncReplicas are in sync."""
 
     def __init__(self, acknowledgement: ReplicaAcknowledgement) -> None:
         self._acknowledgement = acknowledgement

@@ -28,7 +28,7 @@ from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
 
 @dataclass(kw_only=True)
 class ReplicaPart(Part):
-    """The part, with the master's side or the slave's."""
+    """The broker's part for replication: its request handler, and a `Master` or a `Slave`."""
 
     requests: ReplicaHandler
     master: Master | None = None
@@ -47,7 +47,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE)
 
     def all_tables() -> list[Table]:
-        """Returns what a slave gets when it comes: the tables as they are now, and saved progress."""
+        """Returns the tables for a slave that connects, with the progress of delays and transactions."""
         live: list[Table] = [
             (TOPICS_FILE, tables.topics.dump(), 0),
             (GROUPS_FILE, tables.groups.dump(), 0),
@@ -62,7 +62,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         return transaction_progress(tables.offsets, store.log.end)
 
     def push(name: str, contents: bytes) -> None:
-        """Sends a file that was saved; progress goes behind the part of the log that it counts."""
+        """Sends a saved table to all slaves; tables of progress follow the log up to its present end."""
         if name == DELAY_FILE:
             master.push_table(name, contents, store.log.end)
         elif name in pushed:

@@ -60,7 +60,10 @@ class RoleChange:
         self._root = root_dir
 
     def begin_slave(self, offsets: CommittedOffsets, end: int, has_crashed: bool = False) -> None:
-        """Prepares a store for copying; also after its log was shortened. `end`: where its log ends."""
+        """Prepares a store for copying: removes timer files, and progress counted beyond the log's `end`.
+
+        Also called after the log was shortened.
+        """
         if not self.progress.is_kept or self.progress.state.promoted_at >= 0:
             self.progress.demoted()
             self.progress.is_kept = True
@@ -82,7 +85,7 @@ class RoleChange:
         return self.progress.is_kept and self.progress.state.promoted_at < 0
 
     def begin_promoted(self, offsets: CommittedOffsets, end: int) -> None:
-        """Takes over the progress that a master pushed, as far as the log of this store reaches."""
+        """Commits transaction progress that a master pushed; removes progress that counts beyond `end`."""
         offsets.forget_group(TRANSACTION_GROUP)
         for name in (DELAY_FILE, TRANSACTION_FILE):
             self._forget_beyond(name, end)

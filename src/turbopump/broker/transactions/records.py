@@ -135,7 +135,7 @@ def real_pairs(record: Record) -> dict[str, str]:
 
 
 def is_commit_of(half: Record, message: Record) -> bool:
-    """Returns whether `message` is the committed message of a half record, or of another copy of that."""
+    """Returns whether `message`, found by the half record's unique key, is its committed message."""
     is_committed = message.sys_flag & TRANSACTION_MASK == COMMIT
     return is_committed and message.born_timestamp == half.born_timestamp
 

@@ -123,7 +123,7 @@ class Offsets:
         return done
 
     async def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits `offset` for a group in one queue of a broker; a running member moves there since 5.2.
+        """Commits `offset` for a group in one queue; a broker since 5.2 also moves running members there.
 
         Older brokers can move running members in all queues but not in one.
         """

@@ -40,7 +40,7 @@ class SendBack:
     max_reconsume_times: int = MAX_RECONSUME_TIMES
 
     async def send(self, message: MessageExt, delay_level: int = 0) -> bool:
-        """Sends a failed message back; True: it will be delivered again, so its offset may be committed."""
+        """Sends a failed message back, else a copy; True: a broker has it, so its offset may be committed."""
         try:
             await self._ask_broker(message, delay_level)
         except (OSError, Refused, BrokenBody) as error:

@@ -196,7 +196,7 @@ class ConcurrentDelivery:
         self._send_backs.start(work, name="send back")
 
     async def expire(self, held_queues: Iterable[ProcessQueue], timeout_s: float) -> None:
-        """Sends back the oldest messages of queues whose handlers run longer than `timeout_s` seconds.
+        """Sends back each queue's first messages while their handler has run longer than `timeout_s` seconds.
 
         Their workers count no more: a handler that blocks for ever costs a worker, not the consumer.
         """

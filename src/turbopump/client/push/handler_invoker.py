@@ -45,7 +45,7 @@ class HandlerInvoker:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def handler(self, message: MessageExt) -> Handler:
-        """Returns the handler of the topic that the message was read from, else of its original topic."""
+        """Returns the handler of the topic a message was read from, else sent to; else one that fails."""
         found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NO_HANDLER)
         return found if isinstance(found, Handler) else found.of(message) or NO_HANDLER
 

@@ -302,7 +302,7 @@ class PushMember:
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
     def assignment_changed(self, topic: str, assignment: Assignment) -> None:
-        """Divides a topic's limits among its queues, and announces its subscription with a new version."""
+        """Sets the limits per held queue, announces the topic's subscription again, notifies listeners."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
         if subscription is not None:

@@ -27,7 +27,7 @@ UNSETTLED_INTERVAL = (
 
 
 def count(run: JobRun) -> JobResult:
-    """Runs the job `stats`: counts messages by group, with sizes, rates and skew."""
+    """Runs the job `stats`: counts messages by the columns that `by` names, with sizes, rates and skew."""
     names = [GROUPS[word] for word in run.given["by"]]
     if run.given["explain"]:
         return run.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})

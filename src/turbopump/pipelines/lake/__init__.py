@@ -35,14 +35,14 @@ def partitioned(frame: Any, time: str = "storeTimestamp", parts: Sequence[str] =
 
 
 def to_delta(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
-    """Returns the writer of a stream or a batch to a Delta table; add options, then start or save it."""
+    """Returns a writer of the rows, with columns `date` and `hour` added, to a Delta table; not started."""
     rows = partitioned(frame, time)
     writer = rows.writeStream if frame.isStreaming else rows.write.mode("append")
     return writer.format("rocketmq-delta").option("path", path)
 
 
 def to_parquet(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
-    """Returns the writer of a stream or a batch to Parquet files, written by Spark itself.
+    """Returns a writer of the rows, with columns `date` and `hour` added, to Parquet files; not started.
 
     Readers other than Spark may see files of a batch that failed.
     """

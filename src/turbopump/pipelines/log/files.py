@@ -29,7 +29,7 @@ class NoStore(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QueueName:
-    """Identifies a queue of a store by topic and queue id, whether it is a batch consume queue or not."""
+    """Topic and queue id of a queue in a store; `is_batch` (a batch consume queue) is not compared."""
 
     topic: str
     queue_id: int

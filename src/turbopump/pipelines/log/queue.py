@@ -25,7 +25,7 @@ Entries = NDArray[np.void]
 
 
 class QueueEntries:
-    """The entries of one queue."""
+    """Reads the consume queue files of one queue: its entries, its first offset and its end."""
 
     folder = "consumequeue"
     layout = ENTRY

@@ -231,7 +231,7 @@ def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
 
 
 def commit(sink: SinkOptions, batch: int, attempts: Sequence[Attempt]) -> None:
-    """Decides in the ledger that these attempts are the batch. Raises Fenced if there is a newer run."""
+    """Decides in the ledger that these attempts are the batch, then commits their messages. Raises Fenced."""
     with closing(_ledger(sink, attempts[0].run)) as ledger:
         decide(sink, ledger, batch, [one.written for one in attempts])
         end(ledger, batch)

@@ -21,7 +21,7 @@ MAX_FRAME_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Messages for one queue, as the body of a batch send; or one message that is sent alone."""
+    """Messages of one topic for one queue, as the body of a batch send; or one message sent alone."""
 
     topic: str
     body: bytes

@@ -130,7 +130,7 @@ def _offset(topic: str, given: Any, minimum: int) -> int:
 
 
 def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """Returns `given` with EARLIEST and LATEST replaced. Raises BadOffsets unless it names all queues."""
+    """Returns `given` with EARLIEST, LATEST replaced. Raises BadOffsets unless `ends` has the same queues."""
     if missing := sorted(ends.keys() - given.keys()):
         raise BadOffsets(
             f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
@@ -162,7 +162,7 @@ def target(
     away: Iterable[MessageQueue] = (),
     first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
-    """Returns the positions at which an unlimited micro-batch from `start` ends: the end of every queue.
+    """Returns end positions of an unlimited micro-batch: queue ends, but of new queues the first offset.
 
     Queues whose broker is away stand still; those that no longer exist are dropped. A new queue gets its
     earliest message as its position, or that of `first`, and is read from the following micro-batch on: then
@@ -213,7 +213,7 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
 
 
 def split(wanted: Iterable[Range], min_parts: int | None, max_records: int | None) -> list[Range]:
-    """Returns ranges for tasks: one per queue, or several if longer than `max_records` or too few."""
+    """Cuts ranges for tasks: each to at most `max_records`, and further until there are about `min_parts`."""
     found = [part for one in wanted for part in _cut(one, _parts(one.size, max_records))]
     if min_parts is None or len(found) >= min_parts or not found:
         return found

@@ -118,7 +118,7 @@ def _write_custom(value: Any) -> Any:
 
 
 def _read_custom(kind: type[Any], value: Any) -> Any:
-    """Converts an object, or its text where it is a map key, to a MessageQueue; a hook of msgspec.
+    """Converts an object, or its text where it is a map key, to a WireQueue; a decoding hook of msgspec.
 
     The text may have an older form.
     """
