@@ -31,7 +31,11 @@ OFFSET = optional("o", "offset", "Expect queue offset, not support old version b
 
 
 async def reset_by_time(call: Call) -> None:
-    """Runs `resetOffsetByTime`: resets through brokers, or queue by queue for a stopped group of old ones."""
+    """Runs `resetOffsetByTime`: resets one queue (with -b and -q), else all queues of the topic.
+
+    Brokers reset a topic themselves. If they refuse because the group is stopped (old brokers), the offset of
+    each queue is committed instead.
+    """
     broker, queue_id = call.given[BROKER], call.given[QUEUE]
     if broker is not None and queue_id is not None and queue_id >= 0:
         await reset_one_queue(call, broker, queue_id)

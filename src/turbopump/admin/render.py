@@ -125,7 +125,7 @@ def json_text(value: object) -> str:
 
 
 def cut_line(words: str) -> str:
-    """Returns the last line of a truncated answer, `(cut: words)`; in JSON it is the value of key `cut`."""
+    """Returns `(cut: words)`, the last line of a truncated text; in JSON, key `cut` has only the words."""
     return f"(cut: {words})"
 
 

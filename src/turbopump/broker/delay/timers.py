@@ -246,7 +246,7 @@ class TimedMessages:
             self._wheel.close()
 
     def postponed(self) -> None:
-        """Wakes `run`, because a message was appended to the queue of timers.
+        """Wakes `run` after a message was appended to the queue of timers; finds that queue if it is new.
 
         With SYNC_FLUSH it is not visible in the queue yet.
         """

@@ -8,7 +8,7 @@ from turbopump.replication.slave import SlaveState
 
 
 class Replicas(Protocol):
-    """Where the figures come from."""
+    """Interface to read the state of replication: a slave's state, a master's slaves."""
 
     @property
     def state(self) -> SlaveState | None:
@@ -18,7 +18,7 @@ class Replicas(Protocol):
 
 
 class ReplicaFigures:
-    """On a master the distance of each slave, on a slave what it is doing."""
+    """Collects the metrics of replication: on a master each slave's distance, on a slave its state."""
 
     subject = "store"
 
