@@ -103,7 +103,10 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._when_copied(end, copies_known)
 
     def _when_copied(self, end: int, done: Callable[[CopyCount, ResponseCode], None]) -> None:
-        """Calls `done` once, with the copies there are and the code for a sender that waits for them."""
+        """Calls `done` once: when enough slaves have the log to `end`, at a timeout, or at once if none can.
+
+        It gets the number of copies and the code of the answer.
+        """
         needed, copies = self.needed, self._copies
         is_in_reach = needed <= 1 or copies.within(end, self._rules.max_gap_bytes) > 0
         if is_in_reach is not self._is_in_reach:
