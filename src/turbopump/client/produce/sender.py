@@ -365,7 +365,7 @@ class Sender:
     async def _route_with_master(
         self, topic: str, tries: list[Try], deadline: float, may_wait: bool
     ) -> TopicRoute:
-        """Asks for the route until the time is up, while all brokers of the topic are without a master.
+        """Returns the route; while no broker of the topic has a master, asks again until `deadline`.
 
         Raises SendFailed.
         """
