@@ -187,12 +187,12 @@ class RouteCache:
         return route
 
     async def refresh_known(self, topics: Iterable[str]) -> None:
-        """Refreshes the routes of these topics and all known ones; on a failure the old route stays."""
+        """Refreshes the routes of these topics and all known ones, each as `renew` does."""
         for topic in {*topics, *self._known}:
             await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
-        """Refreshes one route; on a failure, which is logged, the old route stays."""
+        """Refreshes one route; when no name server answers or knows the topic, the old route stays."""
         kept = self._known.get(topic)
         try:
             await self.refresh(topic)
@@ -260,7 +260,7 @@ class RouteCache:
         return self._away
 
     def sent_to_master(self, queue: MessageQueue) -> None:
-        """Notes that a slave sends readers of this queue to its master: the route may not have it yet."""
+        """Doubts the route if it has no master of the queue's broker: a slave has just named one."""
         route = self._known.get(queue.topic)
         if route is not None and route.master(queue.broker) is None:
             self.doubt(queue.topic)

@@ -264,7 +264,7 @@ IN_LOG: tuple[Test, ...] = (StoreReader.of_topics, StoreReader.of_queues, *IN_QU
 
 
 class _LogOrder:
-    """Drops repeated records of one queue: those not after the last record that was read from the log.
+    """Finds repeated records of one queue: those not after the last record that was read from the log.
 
     A queue's messages lie in the log in the order of the queue: a record before one that was read is not read
     again.
