@@ -25,7 +25,7 @@ CALL_TIMEOUT_S = 5.0
 
 
 class Relation(Enum):
-    """What a slave's log is to the log of its master."""
+    """How a slave's log relates to its master's: a copy, empty, ahead, different, outdated, incomplete."""
 
     COPY = "a copy"
     EMPTY = "empty"
@@ -45,7 +45,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a slave's log is to its master's, and where copying goes on."""
+    """Result of a comparison: how a slave's log relates to its master's, and where copying goes on."""
 
     relation: Relation
     start: int
@@ -76,7 +76,7 @@ def judge(mine: Extent | None, master: Extent, is_same: bool) -> Relation:
 
 
 class ComparedLog(Protocol):
-    """The slave's log."""
+    """Interface of a slave's log, as `LogComparison` reads it."""
 
     @property
     def is_empty(self) -> bool: ...
@@ -92,7 +92,7 @@ class ComparedLog(Protocol):
         """Returns bytes of the log, across files too."""
 
     def record(self, offset: int) -> bytes | None:
-        """Returns the bytes of the record at an offset."""
+        """Returns the bytes of the record at an offset; None when none is there."""
 
 
 class CannotCompare(Exception):
