@@ -115,7 +115,7 @@ class LogComparison:
             raise CannotCompare(f"the master at {address} cannot be asked: {error}") from error
 
     async def _with_ours(self, address: str) -> Verdict | None:
-        """Compares with a master of ours; None: it is none."""
+        """Compares with a Turbopump master, by a checksum of the last stretch; None: it is no such master."""
         mine = self._mine
         end = 0 if mine.is_empty else mine.end
         begin = max(end - STRETCH, 0 if mine.is_empty else mine.min_offset)

@@ -17,7 +17,7 @@ HEAD = 8  # bytes of a file that tell whether anything was written to it
 
 
 class StoppedLog:
-    """The log in a directory with `commitlog/` in it."""
+    """The log of a store that is not in use, read from its directory."""
 
     def __init__(self, directory: str, disk: Disk, log_dir: str = "") -> None:
         self._disk = disk

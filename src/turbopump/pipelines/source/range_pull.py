@@ -89,7 +89,7 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """Yields the records of the range in order, several responses per part; omits lost messages."""
+        """Yields the range's records in order, several responses per part. Raises DataLost if told to."""
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
