@@ -107,7 +107,7 @@ class LogComparison:
         self._mine = mine
 
     async def compare(self, address: str) -> Verdict:
-        """Returns what this log is to that of the master at `address`. Raises CannotCompare."""
+        """Returns how this log relates to that of the master at `address`. Raises CannotCompare."""
         try:
             found = await self._with_ours(address)
             return found if found is not None else await self._with_apache(address)

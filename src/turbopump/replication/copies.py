@@ -122,7 +122,7 @@ class Copies:
             _tell(waiter.done, count)
 
     def expire(self, now: float) -> None:
-        """Calls the waiters whose deadline has passed, with what there is."""
+        """Calls the waiters whose deadline has passed, with the number of copies that there are."""
         late = [waiter for waiter in self._waiters if waiter.deadline <= now]
         if late:
             self._waiters = [waiter for waiter in self._waiters if waiter.deadline > now]
@@ -130,7 +130,7 @@ class Copies:
             _tell(waiter.done, self.count(waiter.end, waiter.needed))
 
     def give_up(self) -> None:
-        """Calls all waiters with what there is: the broker stops, or no slave is left."""
+        """Calls all waiters with the copies that there are: the broker stops, or no slave is left."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             _tell(waiter.done, self.count(waiter.end, waiter.needed))

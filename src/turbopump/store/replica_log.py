@@ -87,7 +87,7 @@ class ReplicaLog:
         return None if found is None else self._log.slice(offset, offset + found.size)
 
     def walk(self, begin: int, stop: int, end: int) -> tuple[int, int]:
-        """Returns where the last record of [begin, stop) begins that ends by `end` (-1), and where to go on.
+        """Returns the last record in [begin, stop) that ends by `end`, -1: none, and where to go on.
 
         A record must begin at `begin`; [begin, stop) is in one file. -1: no record ends by `end`. The second
         number is where the next record begins, or the end of the file when no further record ends by `end`,

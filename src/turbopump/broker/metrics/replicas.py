@@ -12,7 +12,7 @@ class Replicas(Protocol):
 
     @property
     def state(self) -> SlaveState | None:
-        """What a slave is doing; None on a master."""
+        """What this slave is doing, such as copying or following its master; None on a master."""
 
     def slaves(self) -> list[SlaveStatus]: ...
 

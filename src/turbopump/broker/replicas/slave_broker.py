@@ -120,7 +120,7 @@ class SlaveBroker:
         self._table_files.groups.changed()
 
     def _take_offsets(self, contents: bytes) -> None:
-        """Takes the master's offsets; commits made here that the master does not have yet stay.
+        """Replaces the committed offsets by the master's; commits made here that the master lacks stay.
 
         The progress of transactions comes separately, behind the part of the log that it counts.
         """

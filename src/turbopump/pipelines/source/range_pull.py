@@ -89,7 +89,10 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """Yields the range's records in order, several responses per part. Raises DataLost if told to."""
+        """Yields the range's records in order, in parts. Raises DataLost for lost ones, or omits them.
+
+        A part joins several responses. `fails_on_loss` decides about lost messages.
+        """
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
