@@ -89,7 +89,7 @@ class ComparedLog(Protocol):
         """Log offset of the last whole record; -1: none is known."""
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes of the log, across files too."""
+        """Returns the log bytes [begin, end), across files too."""
 
     def record(self, offset: int) -> bytes | None:
         """Returns the bytes of the record at an offset; None when none is there."""

@@ -73,7 +73,7 @@ class ReplicaLog:
         return self._dispatcher.state()[1]
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes that this store has, across files too."""
+        """Returns the log bytes [begin, end), which this store must have, across files too."""
         pieces = []
         while begin < end:
             stop = min(end, begin - begin % self._log.file_size + self._log.file_size)

@@ -45,7 +45,7 @@ class StoppedLog:
         return [part.start for part in self._parts]
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes of the log, across files too."""
+        """Returns the log bytes [begin, end), across files too, as far as the log has them."""
         pieces = []
         for part in self._parts:
             low, high = max(begin, part.start), min(end, part.end)
