@@ -186,7 +186,7 @@ class ReplicaAcknowledgement(Acknowledgement):
 
 
 def acknowledgement_of(config: BrokerConfig, store: Storage, copies: Copies, clock: Clock) -> Acknowledgement:
-    """Picks the rule that flushDiskType and brokerRole ask for."""
+    """Returns the acknowledgement rule that flushDiskType and brokerRole ask for."""
     own = choose(config.store, store.flusher)
     if config.identity.role != "SYNC_MASTER":
         return own
