@@ -413,7 +413,7 @@ class DelayedMessages:
         return entries[:count]
 
     def _rewrite(self, run: DueRun, moved: list[Entry]) -> int:
-        """Appends copies of the entries `moved`, the first of a run, to keep waiting. Returns the bytes.
+        """Appends copies of the entries `moved`, the first of a run, to wait on. Returns their size in bytes.
 
         Raises Refused.
         """

@@ -411,7 +411,7 @@ class TimedMessages:
     # out of the wheel
 
     async def _fire(self, now_ms: int) -> bool:
-        """Delivers timers due at `now_ms`, at most one append. False: the store refuses messages now."""
+        """Delivers timers due by `now_ms`, at most one append. False: the store refuses messages now."""
         taken = self._due_by(now_ms)
         try:
             await self._store.reader.bring((unit.offset, unit.size) for unit in taken.values())

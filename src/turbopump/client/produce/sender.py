@@ -452,6 +452,6 @@ def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: Prepa
 
 
 def vip(address: str) -> str:
-    """Returns the broker's second address: its port less 2, which accepts only sends and offsets."""
+    """Returns the address of a broker's fast port, two below its main port, which serves no pulls."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) - VIP_PORTS_BELOW}"

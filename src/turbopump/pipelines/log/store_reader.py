@@ -291,7 +291,7 @@ def _between(begin: int, end: int) -> Test:
 
 
 def is_in_time(data: Data, places: RecordPositions, since: int | None, until: int | None) -> Mask | None:
-    """Marks records stored in [since, until), in ms; returns None, for all records, without both bounds."""
+    """Marks records stored in [since, until), in ms; returns None, meaning all, if neither bound is given."""
     if since is None and until is None:
         return None
     times = store_times(data, places)
