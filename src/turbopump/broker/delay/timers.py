@@ -557,7 +557,7 @@ class TimedMessages:
         return True
 
     async def _put_again(self, below: int) -> int:
-        """Puts waiting timers below physical offset `below` into the queue again. Returns their bytes."""
+        """Puts waiting timers below physical offset `below` into the queue again; returns how many bytes."""
         if self._queue is None:
             return 0
         still_due = self._due.places()

@@ -122,7 +122,7 @@ class CommittedOffsets:
         return True
 
     def copied(self, newer: Mapping[tuple[str, str, int], int]) -> None:
-        """Marks the table as changed, after `load` of a master's; raises its offsets to those in `newer`."""
+        """Marks a table just loaded from a master as changed, and adopts larger offsets from `newer`."""
         for (group, topic, queue_id), offset in newer.items():
             if offset > self.query(group, topic, queue_id):
                 _put(self._table, group, topic, queue_id, offset)
