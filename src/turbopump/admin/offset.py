@@ -133,7 +133,10 @@ OFFLINE = optional("o", "offline", "the group or the topic is offline", text)
 
 
 async def clone(call: Call) -> None:
-    """Runs `cloneGroupOffset`: copies offsets of this topic only; Apache's tool copies every topic."""
+    """Runs `cloneGroupOffset`: copies a group's offsets on the given topic to another group.
+
+    Apache's tool copies those on every topic.
+    """
     source, target, topic = call.given[SOURCE], call.given[TARGET], call.given[TOPIC]
     cloned = await call.admin.offsets.clone(source, target, topic)
     line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"

@@ -62,7 +62,7 @@ class TopicRoute:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """The addresses of all servers."""
+        """The addresses of all servers of the topic's brokers."""
         return frozenset(address for servers in self.brokers.values() for address in servers.values())
 
     def master(self, broker: str) -> str | None:
@@ -172,7 +172,10 @@ class RouteCache:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a name server for the route now and caches it. Raises TopicNotFound, OSError or Refused."""
+        """Asks a name server now and caches the route; a refusal, which is raised, drops the cached one.
+
+        Raises TopicNotFound or another Refused, or OSError when no name server answers.
+        """
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)

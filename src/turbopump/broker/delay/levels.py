@@ -413,7 +413,7 @@ class DelayedMessages:
         return entries[:count]
 
     def _rewrite(self, run: DueRun, moved: list[Entry]) -> int:
-        """Appends copies of the entries `moved`, the first of a run, to wait on. Returns their size in bytes.
+        """Appends copies of `moved`, the first entries of a run, which go on waiting; returns how many bytes.
 
         Raises Refused.
         """

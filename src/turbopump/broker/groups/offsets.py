@@ -266,7 +266,7 @@ class CommittedOffsets:
         return b"".join(self.slices())
 
     def slices(self, is_saved: bool = True) -> Iterator[bytes]:
-        """Yields the file's content in pieces, to serve requests between them; marks it clean if `is_saved`.
+        """Yields the file's content in pieces, to serve others in between; the table is clean if `is_saved`.
 
         Each offset is that of the moment when its piece is made. A commit after the first piece makes the
         table dirty again. `is_saved`: the pieces are written to the file.

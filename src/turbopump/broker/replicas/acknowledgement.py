@@ -103,7 +103,7 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._when_copied(end, copies_known)
 
     def _when_copied(self, end: int, done: Callable[[CopyCount, ResponseCode], None]) -> None:
-        """Calls `done` once: when enough slaves have the log to `end`, at a timeout, or at once if none can.
+        """Calls `done` once: when enough slaves have the log to `end`, at a timeout, at once if none is near.
 
         It gets the number of copies and the code of the answer.
         """

@@ -79,7 +79,7 @@ class SlaveBroker:
     # of SlaveListener
 
     def master(self) -> MasterAddress | None:
-        """Returns where the master is, by configuration or name servers; None: not known, they are asked."""
+        """Returns where the master is, by configuration or name servers, which it may ask; None: unknown."""
         now = self._clock.monotonic()
         if self.state is SlaveState.SEARCHING and now - self._asked_at >= REFRESH_S:
             self._asked_at = now

@@ -438,7 +438,7 @@ def _is_unsent(error: Exception) -> bool:
 
 
 def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: PreparedSend) -> None:
-    """Runs the hooks before a try and packs the properties they add, unless these cannot be sent."""
+    """Runs the hooks before a try and packs the properties they add into `prepared`, if they can be sent."""
     before = dict(context.properties)
     run_before(hooks, context)
     if context.properties == before:  # most hooks only watch
