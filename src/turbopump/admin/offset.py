@@ -31,7 +31,11 @@ OFFSET = optional("o", "offset", "Expect queue offset, not support old version b
 
 
 async def reset_by_time(call: Call) -> None:
-    """Runs `resetOffsetByTime`: resets through brokers, or queue by queue for a stopped group of old ones."""
+    """Runs `resetOffsetByTime`: resets one queue (with -b and -q), else all queues of the topic.
+
+    Brokers reset a topic themselves. If they refuse because the group is stopped (old brokers), the offset of
+    each queue is committed instead.
+    """
     broker, queue_id = call.given[BROKER], call.given[QUEUE]
     if broker is not None and queue_id is not None and queue_id >= 0:
         await reset_one_queue(call, broker, queue_id)
@@ -129,7 +133,10 @@ OFFLINE = optional("o", "offline", "the group or the topic is offline", text)
 
 
 async def clone(call: Call) -> None:
-    """Runs `cloneGroupOffset`: copies offsets of this topic only; Apache's tool copies every topic."""
+    """Runs `cloneGroupOffset`: copies a group's offsets on the given topic to another group.
+
+    Apache's tool copies those on every topic.
+    """
     source, target, topic = call.given[SOURCE], call.given[TARGET], call.given[TOPIC]
     cloned = await call.admin.offsets.clone(source, target, topic)
     line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"

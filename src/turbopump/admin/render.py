@@ -82,7 +82,7 @@ class Output:
         self.as_json = as_json
 
     def show(self, value: object, lines: Iterable[str]) -> None:
-        """Prints the whole answer, once per command; repeatedly in commands that run until Ctrl-C."""
+        """Prints the whole answer, `value` as JSON or `lines` as text; once, unless a command runs on."""
         if self.as_json:
             self._write(json_text(value) + "\n")
         else:
@@ -125,7 +125,7 @@ def json_text(value: object) -> str:
 
 
 def cut_line(words: str) -> str:
-    """Returns the last line of a truncated answer, `(cut: words)`; in JSON it is the value of key `cut`."""
+    """Returns `(cut: words)`, the last line of a truncated text; in JSON, key `cut` has only the words."""
     return f"(cut: {words})"
 
 

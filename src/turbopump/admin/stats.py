@@ -73,7 +73,7 @@ async def flows_of(admin: Admin, topic: str) -> list[GroupTraffic]:
 
 
 async def traffic(admin: Admin, masters: Iterable[str], name: StatsName, key: str) -> tuple[float, int]:
-    """Sums over brokers the messages per second of the last minute, and the count of the last day."""
+    """Sums over the brokers that answer: messages per second of the last minute, count of the last day."""
     tps, total = 0.0, 0
     for address in masters:
         try:

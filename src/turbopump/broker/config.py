@@ -67,7 +67,7 @@ class NameServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationRules:
-    """Copies of the log on slaves."""
+    """Settings of replication: timeouts, how many brokers must have a message, reads from slaves."""
 
     master_address: str = _why(
         "", "replication address of the master, for a slave; empty: as the name servers say"
@@ -316,7 +316,10 @@ def load(
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
-    """Returns a copy of `config` with Apache's `key` set to `text`. Raises ConfigError if not accepted."""
+    """Returns a copy of `config` with Apache's `key` set to `text`. Raises ConfigError for a bad value.
+
+    A key that is neither in `settings.SETTINGS` nor an alias raises KeyError.
+    """
     row = settings.SETTINGS[settings.ALIASES.get(key, key)]
     return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))), {})
 
@@ -433,7 +436,7 @@ class _Unused:
 
 
 def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> None:
-    """Handles a key that sets no field: adds it to `unused` or `warnings`, or raises ConfigError.
+    """Handles a key that sets no field: ignores it, adds to `unused` or `warnings`, or raises ConfigError.
 
     Raises for an unsupported value of a key whose feature is missing, and for a key that is probably
     misspelt.
@@ -451,8 +454,9 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 
 
 def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
-    """Returns `config` with period_ms cut to 10 to 60 s. Raises ConfigError for a bad brokerId or listenPort.
+    """Returns `config` with the registration period cut to 10 to 60 s. Raises ConfigError for bad values.
 
+    These are brokerId for the role, minInSyncReplicas above inSyncReplicas, and listenPort.
     `used`: where each key was set, for the error.
     """
 

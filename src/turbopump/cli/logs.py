@@ -34,7 +34,10 @@ def directory(flag: str | None, environ: Mapping[str, str], default: str = DEFAU
 
 
 def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
-    """Opens one log file per role, with warnings also on the terminal. Returns the logger of the process."""
+    """Makes the process log to one file per role in directory `where`, or, for `-`, to the terminal only.
+
+    Warnings go to the terminal too. Returns the logger of the process.
+    """
     top = logging.getLogger("turbopump")
     top.setLevel(logging.INFO)
     terminal = logging.StreamHandler()

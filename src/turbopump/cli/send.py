@@ -155,7 +155,7 @@ def queue_among(queues: Sequence[MessageQueue], wanted: tuple[str, int]) -> Mess
 
 
 def body_of(word: str) -> bytes:
-    """Returns the bytes of the given body, which may be text or not; for `-` those of stdin."""
+    """Returns the bytes of a body argument, also if they are not valid UTF-8; for `-` those of stdin."""
     if word != "-":
         return os.fsencode(word)
     if sys.stdin is None:

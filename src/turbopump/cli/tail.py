@@ -168,7 +168,7 @@ def notice(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where reading begins in each queue: at its first or last message, at an offset, or at a time."""
+    """Where reading begins in each queue: at its first message, at its end, at an offset, or at a time."""
 
     end: str = ""
     offset: int = 0
@@ -196,7 +196,7 @@ class StartPosition:
 
 
 def parse_start_position(text: str, now_ms: int) -> StartPosition:
-    """Parses --from. A number is an offset, or milliseconds since 1970 if no queue is that long."""
+    """Parses --from: first, last, an offset or a time; a number from `MIN_MS` on is ms since 1970."""
     if text in ("first", "last"):
         return StartPosition(end=text)
     if text.isdecimal() and int(text) < MIN_MS:

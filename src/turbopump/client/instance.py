@@ -303,7 +303,7 @@ def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> st
 
 @dataclass
 class _BrokerRequests:
-    """Handlers of the requests that brokers send to this client, each passed to its group's member."""
+    """Handlers of the requests that brokers send to this client, which pass each to the members concerned."""
 
     instance: ClientInstance
 
@@ -384,7 +384,7 @@ class ClientInstances:
         fixed_name: bool = False,
         is_stream: bool = False,
     ) -> ClientInstance:
-        """Returns the started instance of the settings' `instance_name`; `give_back` ends its use.
+        """Returns the started instance of `instance_name`, for DEFAULT a new one; `give_back` ends its use.
 
         DEFAULT becomes a new name for each call. `fixed_name`: DEFAULT stays the name, for broadcasting
         consumers, whose offsets are stored under it.

@@ -62,7 +62,7 @@ class TopicRoute:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """The addresses of all servers."""
+        """The addresses of all servers of the topic's brokers."""
         return frozenset(address for servers in self.brokers.values() for address in servers.values())
 
     def master(self, broker: str) -> str | None:
@@ -172,7 +172,10 @@ class RouteCache:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a name server for the route now and caches it. Raises TopicNotFound, OSError or Refused."""
+        """Asks a name server now and caches the route; a refusal, which is raised, drops the cached one.
+
+        Raises TopicNotFound or another Refused, or OSError when no name server answers.
+        """
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)
@@ -187,12 +190,12 @@ class RouteCache:
         return route
 
     async def refresh_known(self, topics: Iterable[str]) -> None:
-        """Refreshes the routes of these topics and all known ones; on a failure the old route stays."""
+        """Refreshes the routes of these topics and all known ones, each as `renew` does."""
         for topic in {*topics, *self._known}:
             await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
-        """Refreshes one route; on a failure, which is logged, the old route stays."""
+        """Refreshes one route; when no name server answers or knows the topic, the old route stays."""
         kept = self._known.get(topic)
         try:
             await self.refresh(topic)
@@ -260,7 +263,7 @@ class RouteCache:
         return self._away
 
     def sent_to_master(self, queue: MessageQueue) -> None:
-        """Notes that a slave sends readers of this queue to its master: the route may not have it yet."""
+        """Doubts the route if it has no master of the queue's broker: a slave has just named one."""
         route = self._known.get(queue.topic)
         if route is not None and route.master(queue.broker) is None:
             self.doubt(queue.topic)

@@ -80,7 +80,10 @@ class SendRules:
             raise InvalidArgument("a ledger must not send to retry topics: send these messages one by one")
 
     def check_batch(self, messages: Sequence[Message]) -> None:
-        """Raises InvalidArgument unless the messages may be one batch: one topic, no delay, no priority."""
+        """Raises InvalidArgument unless the messages may be one batch: one topic, no delays and so on.
+
+        Also: one `wait_store_ok`, no priority, no retry topic.
+        """
         for message in messages:
             self.check(message)
             if message.is_delayed or not TIMERS.isdisjoint(message.properties):

@@ -12,7 +12,7 @@ HOLD_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The environment of a client: real unless a test gives other parts."""
+    """Network, clock, chance and limits of a client: the real ones unless a test gives others."""
 
     network: Network = field(default_factory=SystemNetwork)
     clock: Clock = field(default_factory=SystemClock)

@@ -22,7 +22,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Splits `host:port`, with brackets around an IPv6 host. Raises ValueError for anything else."""
+    """Splits `host:port`; removes brackets around an IPv6 host. Raises ValueError for a bad host or port."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or not _is_host(host):
         raise ValueError(f"an address must be host:port, got {address!r}")

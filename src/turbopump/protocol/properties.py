@@ -138,9 +138,9 @@ def without(packed: bytes, mark: bytes) -> bytes:
 
 
 def looks_lost(packed: bytes) -> bool:
-    """Tells whether a stored string contains a sector of zeros, which was probably never written to disk.
+    """Tells whether a stored string has 512 zeros in a row or ends in a zero: it was probably never written.
 
-    No checksum covers properties. Zeros between other bytes do not count.
+    No checksum covers properties. Fewer zeros between other bytes do not count.
     """
     return _NULS in packed or packed.endswith(b"\0")
 

@@ -141,7 +141,7 @@ class AcceptedConnection(Connection):
             self._loop.call_later(wait_s, self._look_at_deferred)
 
     def _look_at_deferred(self) -> None:
-        """Has deferred requests refused that have waited too long, and resumes reading when none is left.
+        """Refuses deferred requests that have waited too long, and resumes reading when none is left.
 
         They waited for other requests of the same peer.
         """

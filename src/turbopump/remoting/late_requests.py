@@ -77,7 +77,7 @@ class LateRequests:
         self._loop.call_later(TICK_S, self._tick)
 
     def _note_if_blocked(self, now: float) -> None:
-        """Has all reads of the next second measured if the event loop was blocked since the last tick.
+        """If the loop was blocked since the last tick, makes all reads of the next second be measured.
 
         A connection gives the bytes that came meanwhile in many reads.
         """

@@ -83,7 +83,10 @@ class Request(Generic[H]):
         return self.command.body
 
     def answer(self, answer: "Answer | Command") -> None:
-        """Sends the answer if the handler returned None; does nothing if the connection has ended."""
+        """Sends the answer and records it for metrics; a handler that returned None calls it later.
+
+        Sends nothing if the connection has ended.
+        """
         if isinstance(answer, Answer):
             answer = _command(self.command, answer)
         if answer.remark is not None and len(answer.remark) > MAX_REMARK:

@@ -25,7 +25,7 @@ CALL_TIMEOUT_S = 5.0
 
 
 class Relation(Enum):
-    """What a slave's log is to the log of its master."""
+    """How a slave's log relates to its master's: a copy, empty, ahead, different, outdated, incomplete."""
 
     COPY = "a copy"
     EMPTY = "empty"
@@ -45,7 +45,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a slave's log is to its master's, and where copying goes on."""
+    """Result of a comparison: how a slave's log relates to its master's, and where copying goes on."""
 
     relation: Relation
     start: int
@@ -76,7 +76,7 @@ def judge(mine: Extent | None, master: Extent, is_same: bool) -> Relation:
 
 
 class ComparedLog(Protocol):
-    """The slave's log."""
+    """Interface of a slave's log, as `LogComparison` reads it."""
 
     @property
     def is_empty(self) -> bool: ...
@@ -89,10 +89,10 @@ class ComparedLog(Protocol):
         """Log offset of the last whole record; -1: none is known."""
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes of the log, across files too."""
+        """Returns the log bytes [begin, end), across files too."""
 
     def record(self, offset: int) -> bytes | None:
-        """Returns the bytes of the record at an offset."""
+        """Returns the bytes of the record at an offset; None when none is there."""
 
 
 class CannotCompare(Exception):
@@ -107,7 +107,7 @@ class LogComparison:
         self._mine = mine
 
     async def compare(self, address: str) -> Verdict:
-        """Returns what this log is to that of the master at `address`. Raises CannotCompare."""
+        """Returns how this log relates to that of the master at `address`. Raises CannotCompare."""
         try:
             found = await self._with_ours(address)
             return found if found is not None else await self._with_apache(address)
@@ -115,7 +115,7 @@ class LogComparison:
             raise CannotCompare(f"the master at {address} cannot be asked: {error}") from error
 
     async def _with_ours(self, address: str) -> Verdict | None:
-        """Compares with a master of ours; None: it is none."""
+        """Compares with a Turbopump master, by a checksum of the last stretch; None: it is no such master."""
         mine = self._mine
         end = 0 if mine.is_empty else mine.end
         begin = max(end - STRETCH, 0 if mine.is_empty else mine.min_offset)

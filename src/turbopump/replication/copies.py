@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CopyCount:
-    """How many brokers have a record, the master among them."""
+    """How many brokers have a record, master included, and how many slaves have it on disk."""
 
     in_memory: int
     """Brokers that have it, in memory or on disk."""
@@ -48,7 +48,7 @@ class _Waiter:
 
 
 class Copies:
-    """The slaves of a master and what waits for them."""
+    """How far each slave of a master has copied the log, and the callbacks that wait for copies."""
 
     def __init__(self) -> None:
         self.slaves: dict[Hashable, SlaveCopy] = {}
@@ -62,7 +62,7 @@ class Copies:
     # slaves
 
     def reported(self, slave: Hashable, received: int, synced: int = -1) -> None:
-        """Notes how far a slave has copied the log, which may be its first report, and calls who waited."""
+        """Notes how far a slave has copied the log, and calls the waiters that have enough copies now."""
         copy = self.slaves.get(slave)
         if copy is None:
             copy = self.slaves[slave] = SlaveCopy()
@@ -92,7 +92,7 @@ class Copies:
     # waiting
 
     def wait(self, end: int, needed: int, deadline: float, done: Copied) -> None:
-        """Calls `done` once: when `needed` brokers, the master among them, have all below `end`, or later.
+        """Calls `done` once: when `needed` brokers, master included, have all below `end`, or in `expire`.
 
         `expire` calls it when `deadline` has passed.
         """
@@ -122,7 +122,7 @@ class Copies:
             _tell(waiter.done, count)
 
     def expire(self, now: float) -> None:
-        """Calls the waiters whose deadline has passed, with what there is."""
+        """Calls the waiters whose deadline has passed, with the number of copies that there are."""
         late = [waiter for waiter in self._waiters if waiter.deadline <= now]
         if late:
             self._waiters = [waiter for waiter in self._waiters if waiter.deadline > now]
@@ -130,7 +130,7 @@ class Copies:
             _tell(waiter.done, self.count(waiter.end, waiter.needed))
 
     def give_up(self) -> None:
-        """Calls all waiters with what there is: the broker stops, or no slave is left."""
+        """Calls all waiters with the copies that there are: the broker stops, or no slave is left."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             _tell(waiter.done, self.count(waiter.end, waiter.needed))

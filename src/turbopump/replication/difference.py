@@ -95,8 +95,9 @@ class BrokerLog:
 
 
 async def first_difference(one: CheckedLog, other: CheckedLog, is_whole: bool = False) -> int | None:
-    """Returns the first offset at which the two logs differ; None: they are equal as far as both reach.
+    """Returns where two logs first differ, by bisection, if `is_whole` by every byte; None: nowhere.
 
+    Two logs are compared as far as both reach.
     Raises CannotCompare when they have no part in common.
     """
     common = shared(await one.extent(), await other.extent())
@@ -126,7 +127,7 @@ async def first_difference(one: CheckedLog, other: CheckedLog, is_whole: bool = 
 
 
 async def first_foreign_record(log: StoppedLog, broker: BrokerLog) -> int | None:
-    """Returns the offset of the first record of a stopped log that a broker does not have at this place.
+    """Returns the offset of the first record of a stopped log that a broker lacks at this place, or None.
 
     Asks for whole records, which every broker serves, and so works with Apache's. None: it has them all.
     """

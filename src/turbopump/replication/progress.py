@@ -21,7 +21,7 @@ NOTHING = -1
 
 
 class CopyState(msgspec.Struct):
-    """Contents of the file: what is known of this copy."""
+    """Contents of replica.json: which part of its master's log this store has, and what raises doubt."""
 
     begins: int = NOTHING
     """Log offset from which on this store has the log of its master; -1: nothing was copied yet."""
@@ -64,7 +64,7 @@ class _Run:
 
 
 class CopyProgress:
-    """Follows one copy: knows what it lacks, and logs how fast it goes."""
+    """The state of this store as a copy of its master's log, kept in a file; logs how fast copying goes."""
 
     def __init__(self, save: Callable[[bytes], None], monotonic: Callable[[], float]) -> None:
         self.state = CopyState()
@@ -75,13 +75,13 @@ class CopyProgress:
         self._run = _Run(0, 0, 0.0, 0.0)
 
     def load(self, data: bytes) -> int:
-        """Takes the contents of the file."""
+        """Replaces the state by the bytes of replica.json. Returns 1; raises on damage."""
         self.state = msgspec.json.decode(data, type=CopyState)
         self.is_kept = True
         return 1
 
     def begin(self, begins: int | None, master: Extent, end: int) -> None:
-        """Notes that copying goes on, towards the end that the master has now.
+        """Saves that copying begins or goes on, after a comparison, towards the end that the master has now.
 
         `begins`: where this log begins, which is a copy so far; None: it is empty, and `begun_at` follows.
         """
@@ -136,7 +136,7 @@ class CopyProgress:
         return end >= self._run.wanted
 
     def look(self, end: int) -> None:
-        """Logs how far the copy is, every ten seconds."""
+        """Logs how far the copy is, unless it did so in the last ten seconds."""
         run, now = self._run, self._monotonic()
         if now - run.last_line_s < LINE_S:
             return

@@ -301,7 +301,7 @@ class CommitLog:
         return kept
 
     def shorten(self, offset: int) -> None:
-        """Removes the incomplete record at the end of a log that is copied, durably."""
+        """Ends a copied log at `offset`, durably: removes the incomplete record that begins there."""
         assert self.base <= offset <= self.end, "only the last record can be incomplete"
         self._clear(self.files.mapped(self.base), offset - self.base, self.position)
         self.position = offset - self.base
@@ -320,7 +320,7 @@ class CommitLog:
         return used
 
     def _has_record(self, start: int, begin: int, end: int) -> bool:
-        """Returns whether a whole record of the file begins after position `begin` and before `end`."""
+        """Returns whether a whole record of the file begins at position `begin` or later, before `end`."""
         buffer = self.files.mapped(start).buffer
         for at in range(begin, end, COPY_SLICE):
             piece = bytes(buffer[at : min(at + COPY_SLICE + MAGIC_SIZE - 1, end)])

@@ -186,10 +186,10 @@ class Dispatcher:
     # from the bytes of a record
 
     def dispatch_plain(self, buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> int:
-        """Dispatches the plain records that a slave copied, from `position` on, in C: 1 us each.
+        """Dispatches plain copied records from `position` on, in C; returns the position behind the last.
 
-        Returns the position behind the last of them; `dispatch_copied` takes the record there. `start` is the
-        log offset of the buffer's first byte.
+        `dispatch_copied` takes the record there. `start` is the log offset of the buffer's first byte. Does
+        nothing without compiled code or without an index. 1 us a record.
         """
         if self._twins is None or self._index is None:
             return position

@@ -10,7 +10,7 @@ class NotInMemory(Exception):
 
 
 class UnusableStore(Exception):
-    """Raised when a store cannot be opened; its files are left as they were found."""
+    """Raised when a store, or a backup's target, cannot be used; its files are left as they were found."""
 
 
 class NoRoom(UnusableStore):

@@ -66,7 +66,7 @@ class Flags:
 
     @property
     def fault(self) -> str | None:
-        """Why the store cannot be written to, even by a master; None when it can. A slave has no fault."""
+        """Why nothing can be written, apart from this broker being a slave; None: there is no such reason."""
         reason = next((one for one in Reason if one in self._details and one is not Reason.SLAVE), None)
         return None if reason is None else self._refusal(reason).remark
 

@@ -39,7 +39,7 @@ class KeyQueries:
         """Messages that a query by unique key returns."""
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
-        """Returns the records of a topic with this unique key or key, stored in [begin_ms, end_ms]."""
+        """Returns the newest records, at most `max_count`, with this key or unique key in the time range."""
         return run_to_end(self.query_in_slices(topic, key, begin_ms, end_ms, max_count))
 
     def query_in_slices(

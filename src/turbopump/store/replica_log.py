@@ -73,7 +73,7 @@ class ReplicaLog:
         return self._dispatcher.state()[1]
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes that this store has, across files too."""
+        """Returns the log bytes [begin, end), which this store must have, across files too."""
         pieces = []
         while begin < end:
             stop = min(end, begin - begin % self._log.file_size + self._log.file_size)
@@ -87,10 +87,11 @@ class ReplicaLog:
         return None if found is None else self._log.slice(offset, offset + found.size)
 
     def walk(self, begin: int, stop: int, end: int) -> tuple[int, int]:
-        """Walks the records of one file that begin in [begin, stop); a record must begin at `begin`.
+        """Returns the last record in [begin, stop) that ends by `end`, -1: none, and where to go on.
 
-        Returns the last of them that ends at or before `end`, -1 without one, and where to continue: the end
-        of the file when no further one does. `end` must not be beyond the end of this log.
+        A record must begin at `begin`; [begin, stop) is in one file. -1: no record ends by `end`. The second
+        number is where the next record begins, or the end of the file when no further record ends by `end`,
+        which must not be beyond the end of this log.
         """
         file_size = self._log.file_size
         start = begin - begin % file_size
@@ -196,7 +197,7 @@ class ReplicaLog:
             raise NotACopy(start + position)
 
     def finish(self) -> bool:
-        """Dispatches the rest, for a stop in order. Returns False if that would take too long.
+        """Dispatches the rest, then removes an incomplete record, for an orderly stop. False: not all done.
 
         The beginning of a record whose end did not come is removed, durably: the master sends it again, and
         a broker that is started as a master writes another record there. Blocks; no sync is under way.

@@ -17,7 +17,7 @@ HEAD = 8  # bytes of a file that tell whether anything was written to it
 
 
 class StoppedLog:
-    """The log in a directory with `commitlog/` in it."""
+    """The log of a store that is not in use, read from its directory."""
 
     def __init__(self, directory: str, disk: Disk, log_dir: str = "") -> None:
         self._disk = disk
@@ -45,7 +45,7 @@ class StoppedLog:
         return [part.start for part in self._parts]
 
     def read(self, begin: int, end: int) -> bytes:
-        """Returns bytes of the log, across files too."""
+        """Returns the log bytes [begin, end), across files too, as far as the log has them."""
         pieces = []
         for part in self._parts:
             low, high = max(begin, part.start), min(end, part.end)

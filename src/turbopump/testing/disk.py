@@ -168,9 +168,9 @@ class SimulatedDisk:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: a sync in its block covers what is written then, but ends with `finish_syncs`.
+        """Context manager: a sync in its block is complete only at the next operation or `finish_syncs`.
 
-        The next operation ends it as well.
+        It covers what was written when it began.
         """
         self._is_deferring = True
         try:

@@ -413,7 +413,7 @@ class DelayedMessages:
         return entries[:count]
 
     def _rewrite(self, run: DueRun, moved: list[Entry]) -> int:
-        """Appends copies of the entries `moved`, the first of a run, to keep waiting. Returns the bytes.
+        """Appends copies of `moved`, the first entries of a run, which go on waiting; returns how many bytes.
 
         Raises Refused.
         """
@@ -481,7 +481,7 @@ class DelayedMessages:
         return min((first[0] for first in firsts if first is not None), default=self._store.log.end)
 
     def _written_down(self, queue: ConsumeQueue) -> QueuePosition:
-        """Returns the position of a queue that delayOffset.json has, limited to messages stored before it.
+        """Returns a queue's position by delayOffset.json; messages stored after that file count as waiting.
 
         The file knows nothing of messages that were stored after it was written, whatever their number: a
         queue whose messages were all deleted may have started again at 0 after a crash.

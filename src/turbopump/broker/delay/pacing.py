@@ -25,7 +25,10 @@ class TurnPacer:
         self._wakes_at = 0.0
 
     async def rest(self, seconds: float) -> None:
-        """Sleeps for `seconds`, less after `wake_within`; then waits while too many bytes are not safe."""
+        """Sleeps `seconds`, less after `wake_within`; then, if too many bytes are unsafe, until all are safe.
+
+        Appended bytes are unsafe until their senders may be answered.
+        """
         if seconds:
             await self._sleep(seconds)
         else:

@@ -154,7 +154,7 @@ class TimerRecovery:
         return after_units if reached is None else max(after_units, reached[0] + 1)
 
     async def _pass_delivered(self, since_ms: int) -> None:
-        """Marks as dead the overdue timers that Apache's broker delivered after `since_ms`.
+        """Finds timers delivered after `since_ms` by their copies: marks them dead or adds them to `_done`.
 
         No file records these: they are found by copies with the same unique key in the log.
         """

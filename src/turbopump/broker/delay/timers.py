@@ -246,7 +246,7 @@ class TimedMessages:
             self._wheel.close()
 
     def postponed(self) -> None:
-        """Wakes `run`, because a message was appended to the queue of timers.
+        """Wakes `run` after a message was appended to the queue of timers; finds that queue if it is new.
 
         With SYNC_FLUSH it is not visible in the queue yet.
         """
@@ -411,7 +411,7 @@ class TimedMessages:
     # out of the wheel
 
     async def _fire(self, now_ms: int) -> bool:
-        """Delivers timers due at `now_ms`, at most one append. False: the store refuses messages now."""
+        """Delivers timers due by `now_ms`, at most one append. False: the store refuses messages now."""
         taken = self._due_by(now_ms)
         try:
             await self._store.reader.bring((unit.offset, unit.size) for unit in taken.values())
@@ -557,7 +557,7 @@ class TimedMessages:
         return True
 
     async def _put_again(self, below: int) -> int:
-        """Puts waiting timers below physical offset `below` into the queue again. Returns their bytes."""
+        """Puts waiting timers below physical offset `below` into the queue again; returns how many bytes."""
         if self._queue is None:
             return 0
         still_due = self._due.places()

@@ -197,7 +197,7 @@ class AssignmentHandler:
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")
 
     def set_mode(self, request: Request[None]) -> Answer:
-        """Raises InvalidParameter for the request mode POP; accepts PULL, which changes nothing.
+        """Raises InvalidParameter for the request mode POP; answers other modes with success, without effect.
 
         The other refusals are Apache's.
         """

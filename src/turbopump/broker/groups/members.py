@@ -154,7 +154,7 @@ class Members(Generic[C]):
         return found.subscriptions.get(topic) if found else None
 
     def reads(self, group: str, topic: str) -> bool:
-        """Returns False only if the group is connected and does not subscribe to the topic; else True."""
+        """Returns False only if the group is connected and subscribes to topics, but not to this one."""
         found = self._consumers.get(group)
         return found is None or not found.subscriptions or topic in found.subscriptions
 

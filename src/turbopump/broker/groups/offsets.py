@@ -122,7 +122,7 @@ class CommittedOffsets:
         return True
 
     def copied(self, newer: Mapping[tuple[str, str, int], int]) -> None:
-        """Notes that the table was replaced by that of a master, and puts offsets into it that are larger."""
+        """Marks a table just loaded from a master as changed, and adopts larger offsets from `newer`."""
         for (group, topic, queue_id), offset in newer.items():
             if offset > self.query(group, topic, queue_id):
                 _put(self._table, group, topic, queue_id, offset)
@@ -137,7 +137,7 @@ class CommittedOffsets:
         return dict(self._table.get(group, {}).get(topic, {}))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Copies the offsets of group `source` on a topic to group `target`, and drops its pending resets."""
+        """Copies the offsets of `source` on a topic to `target`; drops pending resets of `target` there."""
         queues = self._table.get(source, {}).get(topic)
         if queues is not None:
             self._table.setdefault(target, {})[topic] = dict(queues)
@@ -247,7 +247,7 @@ class CommittedOffsets:
     # File
 
     def load(self, data: bytes) -> int:
-        """Replaces the table by a consumerOffset.json; returns its number of topic@group entries."""
+        """Replaces the table by a consumerOffset.json; returns its number of rows. Raises BrokenBody."""
         try:
             found = msgspec.convert(dialect.loads(data, MAX_FILE_BYTES), OffsetsFile, strict=False)
         except msgspec.ValidationError as error:
@@ -266,7 +266,7 @@ class CommittedOffsets:
         return b"".join(self.slices())
 
     def slices(self, is_saved: bool = True) -> Iterator[bytes]:
-        """Marks the table clean and yields its file's content in pieces; requests can be served in between.
+        """Yields the file's content in pieces, to serve others in between; the table is clean if `is_saved`.
 
         Each offset is that of the moment when its piece is made. A commit after the first piece makes the
         table dirty again. `is_saved`: the pieces are written to the file.

@@ -8,17 +8,17 @@ from turbopump.replication.slave import SlaveState
 
 
 class Replicas(Protocol):
-    """Where the figures come from."""
+    """Interface to read the state of replication: a slave's state, a master's slaves."""
 
     @property
     def state(self) -> SlaveState | None:
-        """What a slave is doing; None on a master."""
+        """What this slave is doing, such as copying or following its master; None on a master."""
 
     def slaves(self) -> list[SlaveStatus]: ...
 
 
 class ReplicaFigures:
-    """On a master the distance of each slave, on a slave what it is doing."""
+    """Collects the metrics of replication: on a master each slave's distance, on a slave its state."""
 
     subject = "store"
 

@@ -55,7 +55,7 @@ KEYS = "KEYS\x01"
 
 
 class MadeAnswer(msgspec.Struct):
-    """The fields of a compiled answer that have to be kept when it is made again."""
+    """The fields of an encoded answer that are kept when `_remade` encodes it again for another outcome."""
 
     opaque: int
     extFields: dict[str, str]  # noqa: N815 - the wire's spelling
@@ -177,8 +177,9 @@ class PlainSendHandler:
         return take
 
     def _later_shortcut(self, sends: PlainSends) -> Shortcut:
-        """Returns the shortcut of a SYNC_MASTER: the answers are made at once, and written when slaves are so
-        far. In the rare case that they turn out otherwise they are made again.
+        """Returns the shortcut of a SYNC_MASTER: appends at once, answers when enough slaves have copied it.
+
+        The answers are made at once too, and made again in the rare case that the outcome is another.
         """
         append, took, monotonic = self._store.compiled.append_plain, self._took, self._monotonic
         acknowledgement, log = self._acknowledgement, self._store.log
@@ -206,7 +207,7 @@ class PlainSendHandler:
         return take
 
     def _remade(self, answers: bytes, safety: Safety) -> bytes:
-        """Returns answers that were made for another outcome with what this one says."""
+        """Encodes answers, which were made for the expected outcome, again for the outcome `safety`."""
         out: list[bytes] = []
         template, at = self._template(safety), 0
         while at < len(answers):

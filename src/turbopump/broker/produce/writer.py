@@ -38,7 +38,7 @@ class MessageWriter:
         self._compiled = compiled
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
-        """Appends all drafts, or none and raises Refused; returns where each is. See `append_counted`.
+        """Appends all drafts, or none and raises Refused; records the time only if they are safe at once.
 
         `together`: in one file of the log, as a batch. When messages are not safe at once, the caller records
         how long it took (`took_since`).

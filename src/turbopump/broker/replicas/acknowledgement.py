@@ -103,7 +103,10 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._when_copied(end, copies_known)
 
     def _when_copied(self, end: int, done: Callable[[CopyCount, ResponseCode], None]) -> None:
-        """Calls `done` once, with the copies there are and the code for a sender that waits for them."""
+        """Calls `done` once: when enough slaves have the log to `end`, at a timeout, at once if none is near.
+
+        It gets the number of copies and the code of the answer.
+        """
         needed, copies = self.needed, self._copies
         is_in_reach = needed <= 1 or copies.within(end, self._rules.max_gap_bytes) > 0
         if is_in_reach is not self._is_in_reach:
@@ -132,7 +135,7 @@ class ReplicaAcknowledgement(Acknowledgement):
             log.warning("No slave is in reach (%s): sends are answered SLAVE_NOT_AVAILABLE", why)
 
     async def on_disk(self, end: int) -> bool:
-        """Waits until all records below `end` are on this broker's disk, and at its slaves.
+        """Waits until records below `end` are on this disk and at enough slaves; False: failed, timed out.
 
         Without a slave within reach this broker's disk is enough, as for a send.
         """
@@ -152,13 +155,13 @@ class ReplicaAcknowledgement(Acknowledgement):
         return self._own.unsafe_bytes
 
     def _watch(self) -> None:
-        """Has the waiting sends answered when their deadlines pass."""
+        """Starts the timer that answers waiting sends at the first deadline, unless it runs already."""
         if self._timer is None and (deadline := self._copies.next_deadline) is not None:
             wait_s = max(0.0, deadline - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
 
     def _watch_again(self) -> None:
-        """Looks for the first deadline once more: with a shorter timeout it is not that of the timer."""
+        """Restarts the timer for the first deadline, which a shortened timeout has made earlier."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -170,7 +173,7 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._watch()
 
     def _safety(self, own: Safety, copies: CopyCount, code: ResponseCode) -> Safety:
-        """Returns the one object for this combination: answers are cached by it."""
+        """Returns the `Safety` of this combination, always the same object: answers are cached by it."""
         key = own, copies, code
         known = self._safeties.get(key)
         if known is None:
@@ -183,7 +186,7 @@ class ReplicaAcknowledgement(Acknowledgement):
 
 
 def acknowledgement_of(config: BrokerConfig, store: Storage, copies: Copies, clock: Clock) -> Acknowledgement:
-    """Picks the rule that flushDiskType and brokerRole ask for."""
+    """Returns the acknowledgement rule that flushDiskType and brokerRole ask for."""
     own = choose(config.store, store.flusher)
     if config.identity.role != "SYNC_MASTER":
         return own

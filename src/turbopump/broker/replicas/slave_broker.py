@@ -33,7 +33,7 @@ REFRESH_S = 2.0  # between two questions to the name servers while no master ans
 
 
 class SlaveBroker:
-    """Implements `replication.slave.SlaveListener`."""
+    """Tells a slave where its master is and takes the master's tables (`replication.slave.SlaveListener`)."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SlaveBroker:
     # of SlaveListener
 
     def master(self) -> MasterAddress | None:
-        """Returns where the master is, as the configuration or the name servers say."""
+        """Returns where the master is, by configuration or name servers, which it may ask; None: unknown."""
         now = self._clock.monotonic()
         if self.state is SlaveState.SEARCHING and now - self._asked_at >= REFRESH_S:
             self._asked_at = now
@@ -99,14 +99,14 @@ class SlaveBroker:
         self._commits.follow(None if master is None else master.broker)
 
     def table(self, name: str, contents: bytes) -> None:
-        """Takes a table of the master, if it has changed. Raises BrokenBody for one that cannot be read."""
+        """Replaces a table by the master's `contents`, if they are new. Raises BrokenBody if unreadable."""
         take = self._takes.get(name)
         if take is not None and self._known.get(name) != contents:
             take(contents)
             self._known[name] = contents
 
     async def set_aside(self) -> list[str]:
-        """Moves the whole log of this store aside, and forgets the progress that belongs to it."""
+        """Moves all files of the log aside and forgets the progress that belongs to it; returns the files."""
         kept = await self._store.upkeep.set_log_aside()
         self._role.begin_slave(self._tables.offsets, self._store.log.end)
         for name in self._progress:
@@ -120,7 +120,7 @@ class SlaveBroker:
         self._table_files.groups.changed()
 
     def _take_offsets(self, contents: bytes) -> None:
-        """Takes the master's offsets; commits made here that the master does not have yet stay.
+        """Replaces the committed offsets by the master's; commits made here that the master lacks stay.
 
         The progress of transactions comes separately, behind the part of the log that it counts.
         """
@@ -133,7 +133,7 @@ class SlaveBroker:
         self._tables.filters.on_change()
 
     def _take_progress(self, name: str, contents: bytes) -> None:
-        """Keeps how far the master is with delays or transactions, for when this broker is the master."""
+        """Saves the master's progress of delays or transactions to a file, for when this broker is master."""
         self._known[name] = contents
         self._progress[name].changed()
 

@@ -137,7 +137,10 @@ class Rebalancer:
 
 @dataclass
 class GroupAssignment:
-    """Assigns a topic's queues by the group's strategy among the members that a broker of the topic knows."""
+    """Assigns a topic's queues by the group's strategy among its members; all queues when broadcasting.
+
+    The members are those that a broker of the topic knows.
+    """
 
     instance: ClientInstance
     group: str

@@ -122,7 +122,7 @@ Filter = Callable[[MessageExt], bool]
 
 
 def let_through(filters: Sequence[Filter], messages: list[MessageExt]) -> list[MessageExt]:
-    """Returns the messages that every filter accepts; a filter that raises accepts all, so none is lost."""
+    """Returns the messages that every filter accepts; a filter that raises for a message accepts it."""
     return [message for message in messages if all(_wants(one, message) for one in filters)]
 
 

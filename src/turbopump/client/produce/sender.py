@@ -365,7 +365,7 @@ class Sender:
     async def _route_with_master(
         self, topic: str, tries: list[Try], deadline: float, may_wait: bool
     ) -> TopicRoute:
-        """Asks for the route until the time is up, while all brokers of the topic are without a master.
+        """Returns the route; while no broker of the topic has a master, asks again until `deadline`.
 
         Raises SendFailed.
         """
@@ -438,7 +438,7 @@ def _is_unsent(error: Exception) -> bool:
 
 
 def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: PreparedSend) -> None:
-    """Runs the hooks before a try and packs the properties they add, unless these cannot be sent."""
+    """Runs the hooks before a try and packs the properties they add into `prepared`, if they can be sent."""
     before = dict(context.properties)
     run_before(hooks, context)
     if context.properties == before:  # most hooks only watch
@@ -452,6 +452,6 @@ def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: Prepa
 
 
 def vip(address: str) -> str:
-    """Returns the broker's second address: its port less 2, which accepts only sends and offsets."""
+    """Returns the address of a broker's fast port, two below its main port, which serves no pulls."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) - VIP_PORTS_BELOW}"

@@ -34,7 +34,7 @@ class Pulled:
 
 
 class SinglePulls:
-    """Reads queues by single pulls."""
+    """Base of `PullConsumer` that reads any queue from any offset by single pulls, without commits."""
 
     settings: PullSettings
     _member: PullMember

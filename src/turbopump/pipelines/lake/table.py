@@ -222,7 +222,7 @@ def _action(file: DataFile) -> Any:
 
 
 def upsert(frame: Any, path: str, keys: Sequence[str], id: str, version: int) -> bool:
-    """Replaces rows of the table that have the keys of a batch DataFrame's rows, and adds its other rows.
+    """Writes a batch's rows to a table: replaces those with the same keys, adds others. False: done before.
 
     This is what a stream in update mode needs, by foreachBatch. Each version of an id is written once;
     returns False if it was written before. The rows go through the driver's memory.

@@ -264,7 +264,7 @@ IN_LOG: tuple[Test, ...] = (StoreReader.of_topics, StoreReader.of_queues, *IN_QU
 
 
 class _LogOrder:
-    """Drops repeated records of one queue: those not after the last record that was read from the log.
+    """Finds repeated records of one queue: those not after the last record that was read from the log.
 
     A queue's messages lie in the log in the order of the queue: a record before one that was read is not read
     again.
@@ -291,7 +291,7 @@ def _between(begin: int, end: int) -> Test:
 
 
 def is_in_time(data: Data, places: RecordPositions, since: int | None, until: int | None) -> Mask | None:
-    """Marks records stored in [since, until), in ms; returns None, for all records, without both bounds."""
+    """Marks records stored in [since, until), in ms; returns None, meaning all, if neither bound is given."""
     if since is None and until is None:
         return None
     times = store_times(data, places)

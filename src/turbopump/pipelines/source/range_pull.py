@@ -89,7 +89,10 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """Yields the records of the range in order, several responses per part; omits lost messages."""
+        """Yields the range's records in order, in parts. Raises DataLost for lost ones, or omits them.
+
+        A part joins several responses. `fails_on_loss` decides about lost messages.
+        """
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
