@@ -8,8 +8,9 @@ resolves a name or opens a socket.
 import re
 
 MASTER_ID = 0
-FAST_PORT_STEP, HA_PORT_STEP = -2, 1  # from the main port of a broker to its fast and its replication port
 """Broker id of the master among the addresses of one broker name; slaves have greater ids."""
+
+FAST_PORT_STEP, HA_PORT_STEP = -2, 1  # from the main port of a broker to its fast and its replication port
 
 MAX_PORT = 65_535
 

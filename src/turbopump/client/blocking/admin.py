@@ -202,7 +202,7 @@ class Topics(FacePart[AsyncAdmin, AsyncTopics]):
         permission: int = READABLE_OR_WRITABLE,
         ordered: bool = False,
     ) -> list[str]:
-        """Creates or changes a topic on all masters of one cluster, or of all; returns their addresses.
+        """Creates or changes a topic on all masters (of `cluster`); with `config`, at broker address `topic`.
 
             admin.topics.create("OrderTopic", queues=8)
 
@@ -222,7 +222,7 @@ class Topics(FacePart[AsyncAdmin, AsyncTopics]):
         )
 
     def create_like(self, template: str, config: TopicConfig) -> list[str]:
-        """Creates a topic on every master that has the topic `template`; a cluster's name is such a topic.
+        """Creates a topic on the masters that have topic `template`; returns the addresses that accepted it.
 
         Returns the addresses of the brokers that accepted it. Raises the last refusal when none did.
 
@@ -604,7 +604,7 @@ class Offsets(FacePart[AsyncAdmin, AsyncOffsets]):
         return self._run(lambda core: core.reset_stopped(group, topic, time_ms, force))
 
     def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Commits `offset` for a group in one queue of a broker; a running member moves there since 5.2.
+        """Commits `offset` for a group in one queue; a broker since 5.2 also moves running members there.
 
         Older brokers can move running members in all queues but not in one.
         """
@@ -829,7 +829,7 @@ class Timers(FacePart[AsyncAdmin, AsyncTimers]):
         return self._run(lambda core: core.pending(topic))
 
     def recall(self, handle: str) -> str:
-        """Recalls a waiting message, so that no consumer gets it; returns its id.
+        """Recalls a waiting message, so that no consumer gets it; returns its id. Refused if it is too late.
 
         Raises Refused when it is too late, InvalidArgument for what is not a recall handle.
         """
@@ -874,5 +874,5 @@ class DeadLetters(FacePart[AsyncAdmin, AsyncDeadLetters]):
         return self._run(lambda core: core.resend(letter, target, producer))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
-        """Returns the topic that a copy goes to. Raises NoLetters if the letter names no original topic."""
+        """Returns the topic a copy goes to. NoLetters: `target` is TOPIC and the letter names no original."""
         return self._call(lambda core: core.target_of(letter, target))
