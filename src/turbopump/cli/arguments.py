@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
         return super().add_subparsers(**{"parser_class": ActionParser} | named)
 
     def read(self, words: Sequence[str] | None) -> argparse.Namespace:
-        """Parses options and positional words in any order, unless an action or a foreign command follows."""
+        """Parses options and positional words in any order, unless an action or mqadmin command follows."""
         words = sys.argv[1:] if words is None else words
         if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
             return self.parse_args(words)

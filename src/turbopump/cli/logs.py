@@ -34,9 +34,9 @@ def directory(flag: str | None, environ: Mapping[str, str], default: str = DEFAU
 
 
 def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
-    """Makes the process log to one file per role in directory `where`, or, for `-`, to the terminal only.
+    """Sets up and returns logger `turbopump`: a file per role in `where`, or, for `-`, the terminal only.
 
-    Warnings go to the terminal too. Returns the logger of the process.
+    Warnings go to the terminal too.
     """
     top = logging.getLogger("turbopump")
     top.setLevel(logging.INFO)

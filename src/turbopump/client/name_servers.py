@@ -54,7 +54,7 @@ class NameServers:
             self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
-        """Returns a name server's answer, also a refusal. Raises Unreachable when none answers.
+        """Returns the first answer, also a refusal; `timeout_s` is per server. Raises Unreachable if none.
 
         Raises NoNameServer when it is another kind of server.
         """

@@ -18,7 +18,7 @@ _SEPARATOR = re.compile("[;,]")
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Splits a list of addresses; strips blanks and leaves out empty parts. Does not check the parts."""
+    """Splits addresses at `;` and `,`; strips blanks and leaves out empty parts. Does not check the parts."""
     return tuple(part.strip() for part in _SEPARATOR.split(text) if part.strip())
 
 

@@ -74,7 +74,7 @@ def _expand_lz4(data: bytes, limit: int) -> bytes:
 
 
 def _expand_zstd(data: bytes, limit: int) -> bytes:
-    """Expands one frame, or a few if the first does not announce its size; anything else is broken.
+    """Expands one frame, or up to 64 if the first does not announce its size; anything else is broken.
 
     Reads in steps, as large as the rest of the limit allows: a frame that announces its size would otherwise
     be allocated at once."""

@@ -57,7 +57,7 @@ class SocksNetwork:
     def __init__(
         self, plain: Network, direct: Network, proxies: Sequence[Proxy], tls: ssl.SSLContext | None = None
     ) -> None:
-        """`tls` encrypts the connection through a proxy, end to end."""
+        """`plain` connects to proxies, `direct` to other hosts; `tls` encrypts end to end through a proxy."""
         self._plain = plain
         self._direct = direct
         self._proxies = tuple(proxies)

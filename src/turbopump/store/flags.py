@@ -47,7 +47,7 @@ class Flags:
 
     @contextlib.contextmanager
     def lifted(self, reason: Reason) -> Iterator[None]:
-        """Context manager that suspends one reason while its block runs, then restores it."""
+        """Context manager that suspends one reason, if it is set, while its block runs, then restores it."""
         detail = self._details.get(reason)
         self.clear(reason)
         try:

@@ -39,7 +39,7 @@ log_line = logging.getLogger("turbopump.store")
 
 @dataclass(slots=True)
 class MaintainedParts:
-    """The parts of the store that upkeep works on."""
+    """The parts of the store that upkeep works on: log, queues, index, dispatcher, flusher and flags."""
 
     log: CommitLog
     queues: ConsumeQueues
@@ -328,11 +328,10 @@ class Upkeep:
         checkpoints.save(self._disk, self._path, self._saved)
 
     async def cut_log(self, end: int) -> list[str]:
-        """Removes all records from `end` on, in log, queues and index; returns files that keep some of them.
+        """Cuts log, queues and index at `end`; returns the files in `set-aside` that keep what was cut off.
 
         At `end` a record begins. Nothing may append meanwhile. Blocks the loop while the rest of the file is
-        cleared and synced. The files are in `set-aside`. A crash on the way leaves a log that ends at `end`
-        or later.
+        cleared and synced. A crash on the way leaves a log that ends at `end` or later.
         """
         log = self._log
         assert log.min_offset <= end <= log.end, "the log can only be cut where it has records"
@@ -409,7 +408,7 @@ class Upkeep:
         return self._index.sync() if self._index is not None else (0, 0)
 
     def _publish_index(self) -> tuple[int, int]:
-        """Publishes the index; returns store time and log offset of the first message in its newest file."""
+        """Writes index headers and slots; returns store time and log offset where the newest file begins."""
         if self._index is None:
             return sys.maxsize, sys.maxsize
         self._index.publish()

@@ -147,7 +147,7 @@ class WheelCheck:
 
     @property
     def _counted_end(self) -> int:
-        """Position in the timer log up to which units are known to have been written."""
+        """Position in the timer log before which units were written, by the file `timercheck`; else 0."""
         return self._check.log_end if self._check is not None else 0
 
     @property

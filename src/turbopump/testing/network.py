@@ -81,13 +81,13 @@ class MemoryNetwork:
             transport.go_on()
 
     def break_connections(self, ip: str) -> None:
-        """Resets every connection of a host."""
+        """Aborts every connection of a host; both ends lose it without an error."""
         for transport in list(self._pipes):
             if ip in (transport.local[0], transport.peer[0]):
                 transport.abort()
 
     def unplug(self, ip: str) -> None:
-        """Removes a host: resets its connections and closes its listeners."""
+        """Removes a host: aborts its connections and closes its listeners."""
         self.break_connections(ip)
         for place in [place for place in self._listeners if place[0] == ip]:
             del self._listeners[place]

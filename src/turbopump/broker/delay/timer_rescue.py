@@ -43,7 +43,7 @@ class TimerRescue:
         """The log offset from which on the copies of `places` are."""
 
     async def put_again(self, below: int, queue: ConsumeQueue, is_over: Callable[[int, Unit], bool]) -> int:
-        """Appends copies of waiting timers below log offset `below`; returns their bytes. Raises Refused.
+        """Copies timers that wait below log offset `below` to `queue`; returns their bytes. Raises Refused.
 
         `is_over` returns whether the unit at a place of the timer log needs no copy, since it has fired.
 

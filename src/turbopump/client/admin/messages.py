@@ -77,7 +77,9 @@ class Messages:
         return replace(self, puller=replace(self.puller, group=group))
 
     async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """Returns the message that an offset message id names. Raises Refused when there is none.
+        """Returns the message that an offset id names, of any topic. Raises Refused when there is none.
+
+        `topic` is part of the request; our broker does not check it.
 
         Example:
 
@@ -91,7 +93,7 @@ class Messages:
         return received(record.decode(answer.body))
 
     async def find(self, topic: str, message_id: str) -> MessageExt:
-        """Returns a message by its unique id or its offset id. Raises NoMessages.
+        """Returns a message by its offset id, of any topic, or its unique id in `topic`. Raises NoMessages.
 
         Example:
 
@@ -125,7 +127,7 @@ class Messages:
     async def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Returns the newest copies of the message with a unique id, by store time. Raises NoMessages."""
+        """Returns the newest copies of a message, 32 per broker, by store time. Raises NoMessages."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True)
         found = [one for one in await self._query(header) if one.message_id == unique_key]
         if not found:

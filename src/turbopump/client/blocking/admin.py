@@ -643,7 +643,9 @@ class Messages(FacePart[AsyncAdmin, AsyncMessages]):
         return Messages(self._whole, lambda core: self._pick(core).as_group(group))
 
     def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """Returns the message that an offset message id names. Raises Refused when there is none.
+        """Returns the message that an offset id names, of any topic. Raises Refused when there is none.
+
+        `topic` is part of the request; our broker does not check it.
 
         Example:
 
@@ -652,7 +654,7 @@ class Messages(FacePart[AsyncAdmin, AsyncMessages]):
         return self._run(lambda core: core.at_offset_id(message_id, topic))
 
     def find(self, topic: str, message_id: str) -> MessageExt:
-        """Returns a message by its unique id or its offset id. Raises NoMessages.
+        """Returns a message by its offset id, of any topic, or its unique id in `topic`. Raises NoMessages.
 
         Example:
 
@@ -674,7 +676,7 @@ class Messages(FacePart[AsyncAdmin, AsyncMessages]):
     def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """Returns the newest copies of the message with a unique id, by store time. Raises NoMessages."""
+        """Returns the newest copies of a message, 32 per broker, by store time. Raises NoMessages."""
         return self._run(lambda core: core.by_unique_key(topic, unique_key, begin_ms, end_ms))
 
     def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:

@@ -60,7 +60,7 @@ def _prepared_chunk(
 def prepared_batch(
     packer: MessagePacker, topic: str, body: bytes, key: str = "", waits: bool = True
 ) -> PreparedSend:
-    """Returns the batch send of a `body` of packed messages; `key` is the unique id of the first message."""
+    """Returns the batch send of packed messages. `key`: the first's unique id; `waits`: `wait_store_ok`."""
     whole = Message(topic, b"", wait_store_ok=waits)
     own = packer.own_properties(whole, {properties.UNIQUE_KEY: key})
     del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole batch to each message

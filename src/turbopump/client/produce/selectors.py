@@ -23,7 +23,7 @@ _U64 = 0xFFFFFFFFFFFFFFFF
 
 
 def by_hash(key: object) -> Selector:
-    """Returns a selector that picks one queue for each key, always the same, by Java's hash of the key.
+    """Returns a selector that always picks the queue that belongs to `key`, by Java's hash of the key.
 
     The key is text, a whole number, a float, a bool, bytes or a UUID.
     """

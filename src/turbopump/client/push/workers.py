@@ -172,7 +172,7 @@ class CoroutinePool(WorkerPool[P]):
         self._add_worker()
 
     async def end(self) -> None:
-        """Cancels the workers; an item that still runs is not finished then."""
+        """Cancels the workers, waits at most CANCEL_S; an item that the cancellation ends is not finished."""
         self._stopped = True
         await cancel_and_wait(self._in_progress)
 
@@ -423,7 +423,7 @@ class ConcurrencySlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> None:
-        """Waits for a free slot and takes it, in the order of calls."""
+        """Takes a free slot, or waits for one: tasks are woken in order, but a new call may take it first."""
         while self._taken >= self._size.max_workers:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)

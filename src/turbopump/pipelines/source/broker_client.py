@@ -68,7 +68,7 @@ class BrokerClient:
         is_whole: bool = False,
         expected: Iterable[str] = (),
     ) -> ClusterSnapshot:
-        """Returns the queues of the wanted topics with first and next offsets, and the available brokers.
+        """Returns wanted and `known` queues with first and next offsets, and available and missing brokers.
 
         `known` queues are included also where the topic no longer has them. `is_whole`: brokers that should
         be there are looked for too. Raises OSError when no name server answers.
@@ -108,7 +108,7 @@ class BrokerClient:
     async def _ends_of_removed(
         self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
-        """Returns first and next offset of queues removed from a topic, where the broker still has it."""
+        """Returns first and next offset of queues removed from a topic, if the broker still has the topic."""
         kept = [
             queue
             for queue in queues
@@ -122,7 +122,7 @@ class BrokerClient:
         return Ends(max(0, low), max(0, high))
 
     async def _needed(self, wanted: TopicSelection, routes: Mapping[str, TopicRoute]) -> set[str]:
-        """Returns the names of all brokers that may hold a part of the topics, by all that servers know."""
+        """Returns the names of brokers that may hold a part of the topics, by `wanted` and name servers."""
         in_routes = {name for route in routes.values() for name in route.readable}
         assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
         asked = [names.ANY_TOPIC] if wanted.pattern is not None else list(routes)
@@ -133,10 +133,10 @@ class BrokerClient:
         return in_routes | assigned | {name for trace in traces for name in trace}
 
     async def _trace(self, name_server: str, topic: str) -> set[str]:
-        """Returns the names of brokers that one name server connects with a topic, beyond the route in use.
+        """Returns a topic's brokers by one name server: of its route, registered before, of an order topic.
 
-        These are its own route, brokers that were registered before (our name servers keep them), and the
-        brokers of an order topic.
+        Our name servers keep brokers that were registered before. The route counts if there are several name
+        servers: that of the only one is known.
         """
         absent, order = await asyncio.gather(
             self._value(name_server, names.ABSENT_BROKERS_NAMESPACE, topic),
@@ -253,9 +253,11 @@ class BrokerClient:
     async def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Returns the offset at which to continue in each replaced queue: mostly its earliest message's.
+        """Returns where replaced queues continue: at the first message, or the first newer than the mark.
 
-        A broker that only lost its last messages still has older ones: there at the first newer message.
+        A queue that was created again, or is another cluster's, is read from its first message. A broker that
+        only lost its last messages still has older ones: there the first one stored after the mark's time is
+        next.
         """
         queues = sorted(marks)
         found = await _together(lambda queue: self._resumed(queue, marks[queue], ends[queue]), queues)

@@ -58,7 +58,7 @@ class BlockingClusterView:
     def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int]:
-        """Returns the offset at which each replaced queue continues: its first, or the one after its mark."""
+        """Returns where replaced queues continue: at the first message, or the first newer than the mark."""
         return self._ask(lambda brokers: brokers.resumed(marks, ends))
 
     def commit(self, positions: Positions) -> None:

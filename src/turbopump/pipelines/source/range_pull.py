@@ -247,7 +247,7 @@ def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
 
 @dataclass
 class _Prefetch:
-    """Pulls a range ahead of its reader, at most MAX_PARTS_AHEAD parts."""
+    """Pulls a range ahead of its reader: at most MAX_PARTS_AHEAD parts ready, and one more under way."""
 
     ready: "asyncio.Queue[PulledRecords | BaseException | None]"
     tasks: Tasks

@@ -35,7 +35,7 @@ def duration(given: str) -> float:
 
 
 def pattern(given: str) -> str:
-    """Returns the text if it is a regular expression and not empty. Raises ValueError otherwise."""
+    """Returns a regular expression without outer spaces. Raises ValueError if it is empty or not valid."""
     return kinds.text(kinds.pattern(given))
 
 

@@ -43,11 +43,10 @@ def failures(dead: DataFrame) -> DataFrame:
 
 
 def to_resend(dead: DataFrame, to_topic: bool = False) -> DataFrame:
-    """Returns rows for the sink that send dead letters again, from rows of `with_origin`.
+    """Returns sink rows that send rows of `with_origin` to the retry topic or, with `to_topic`, the original.
 
-    They go to the retry topic of the group alone, or with `to_topic` to the original topic and all its
-    groups. Each row names the dead letter it was made from and carries no property that delivery and retries
-    added.
+    Only the group reads the retry topic; all groups of the topic read the original. Each row names the dead
+    letter it was made from and carries no property that delivery and retries added.
     """
     group = F.concat(F.lit(RETRY), F.col("consumerGroup"))
     made_from = F.create_map(F.lit(MADE_FROM), F.col("offsetMsgId"))

@@ -100,7 +100,10 @@ class LedgerSendHandler:
         return Answer(answer, code=safety.code)
 
     def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
-        """Stores plain half messages in one compiled step; None: not all are plain, nothing was stored."""
+        """Stores half messages in one compiled step; None: it stored nothing, for example one is not plain.
+
+        None also without compiled code, and for a producer with an IPv6 address.
+        """
         groups = self._groups
         if groups is None:
             return None
