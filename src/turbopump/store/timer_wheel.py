@@ -16,7 +16,8 @@ from turbopump.runtime.disk import Disk, PlainFile
 SLOTS = 7 * 86_400 * 2
 SLOT = struct.Struct(">qqqii")
 NO_SLOT = bytes(SLOT.size)
-CHUNK = 128 * SLOT.size
+CHUNK = 4096 * SLOT.size
+EMPTY = bytes(CHUNK)
 
 
 class Slot(NamedTuple):
@@ -115,7 +116,7 @@ class TimerWheel:
     def _clear_others(self, file: PlainFile, wanted: set[int]) -> None:
         for at in range(0, self.slots * SLOT.size, CHUNK):
             chunk = file.read_at(at, CHUNK)
-            if not chunk.strip(b"\0"):
+            if chunk == EMPTY[: len(chunk)]:
                 continue
             for number, (time, *_) in enumerate(SLOT.iter_unpack(chunk)):
                 if time and time not in wanted:

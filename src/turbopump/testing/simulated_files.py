@@ -7,6 +7,7 @@ does not write them again.
 
 import errno
 import os
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, SupportsIndex
 
@@ -15,6 +16,7 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Entry
 
 SECTOR = 512
+BLOCK = 128 * SECTOR  # compared at once, before its sectors are
 MAX_NAME, SURELY_SHORT = 255, 63  # bytes of a file name, and characters that never take more
 
 
@@ -84,7 +86,8 @@ class SimulatedFile:
     def after_kill(self) -> "SimulatedFile":
         node = SimulatedFile(self._clock, bytes(self.pages), self.allocated)
         node.pages.touched.update(self.pages.touched)
-        node.believed, node.durable, node.modified_ms = self.believed, self.durable, self.modified_ms
+        node.believed, node.durable = bytearray(self.believed), bytearray(self.durable)
+        node.modified_ms = self.modified_ms
         return node
 
     def after_crash(self, chance: Chance, survival: Survival) -> "SimulatedFile":
@@ -106,25 +109,26 @@ class PendingSync:
 
     def __init__(self, node: SimulatedFile) -> None:
         self.node = node
-        self._sectors = node.dirty_sectors()
-        self._snapshot = bytes(node.pages)
+        self._sectors = sectors = node.dirty_sectors()
+        self._size = len(node.pages)
+        self._first = sectors[0] if sectors else 0
+        self._snapshot = node.pages[self._first * SECTOR : (sectors[-1] + 1) * SECTOR if sectors else 0]
         # From now on the system takes these pages for clean, even if they never reach the disk.
-        node.believed = bytearray(self._snapshot)
+        self._write(node.believed, sectors, self._size)
         node.pages.touched.clear()
 
     def finish(self) -> None:
-        self._write(self._sectors, len(self._snapshot))
+        self._write(self.node.durable, self._sectors, self._size)
 
     def finish_partly(self, chance: Chance) -> None:
         """Brings a random part of the sectors to disk; the file's length is randomly old or new."""
-        size = chance.choice([len(self.node.durable), len(self._snapshot)])
-        self._write(_survivors(self._sectors, chance, Survival.RANDOM), size)
+        size = chance.choice([len(self.node.durable), self._size])
+        self._write(self.node.durable, _survivors(self._sectors, chance, Survival.RANDOM), size)
 
-    def _write(self, sectors: list[int], size: int) -> None:
-        durable = self.node.durable
-        _copy_sectors(durable, self._snapshot, sectors)
-        del durable[size:]
-        durable.extend(bytes(size - len(durable)))
+    def _write(self, image: bytearray, sectors: list[int], size: int) -> None:
+        _copy_sectors(image, self._snapshot, sectors, self._first)
+        del image[size:]
+        image.extend(bytes(size - len(image)))
 
 
 class DirectoryTree:
@@ -267,10 +271,22 @@ def _apply(table: dict[str, SimulatedFile], names: dict[str, SimulatedFile | Non
 
 
 def _differing(one: bytearray, other: bytearray) -> set[int]:
+    """Returns the sectors in which two contents differ, those that only the longer one has included."""
     if one == other:
         return set()
-    ends = range(0, max(len(one), len(other)), SECTOR)
-    return {at // SECTOR for at in ends if one[at : at + SECTOR] != other[at : at + SECTOR]}
+    longest = max(len(one), len(other))
+    left, right = memoryview(one), memoryview(other)
+    return {
+        at // SECTOR
+        for block in _unequal(left, right, range(0, longest, BLOCK))
+        for at in _unequal(left, right, range(block, min(block + BLOCK, longest), SECTOR))
+    }
+
+
+def _unequal(one: memoryview, other: memoryview, starts: range) -> list[int]:
+    """Returns those starts of equally long parts where the parts differ."""
+    size = starts.step
+    return [at for at in starts if bytes(one[at : at + size]) != bytes(other[at : at + size])]
 
 
 def _survivors(sectors: list[int], chance: Chance, survival: Survival) -> list[int]:
@@ -284,10 +300,24 @@ def _prefix(count: int, chance: Chance, survival: Survival) -> int:
     return 0 if survival is Survival.LOST else chance.randint(0, count)
 
 
-def _copy_sectors(target: bytearray, source: bytes | bytearray, sectors: list[int]) -> None:
-    for sector in sectors:
-        at = sector * SECTOR
-        data = source[at : at + SECTOR]
+def _copy_sectors(target: bytearray, source: bytes | bytearray, sectors: list[int], first: int = 0) -> None:
+    """Copies sectors, given in order, to `target`; `source` begins with sector `first`."""
+    for begin, end in _runs(sectors):
+        at = begin * SECTOR
+        data = source[at - first * SECTOR : (end - first) * SECTOR]
         if at > len(target):
             target.extend(bytes(at - len(target)))
         target[at : at + len(data)] = data
+
+
+def _runs(sectors: list[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first sector and the one behind the last of each run without a gap."""
+    begin = end = -1
+    for sector in sectors:
+        if sector != end:
+            if end > begin:
+                yield begin, end
+            begin = sector
+        end = sector + 1
+    if end > begin:
+        yield begin, end

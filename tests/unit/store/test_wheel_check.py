@@ -1,5 +1,6 @@
 """The files of timers held against the log: what is whole is found good, each kind of damage is named."""
 
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,8 +47,8 @@ def change_unit(store: Path, number: int, field: int, value: int) -> None:
 def wheel_slot(store: Path) -> int:
     """The last of the slots that have something."""
     data = (store / "timerwheel").read_bytes()
-    times = [(time, index) for index, (time, *_) in enumerate(SLOT.iter_unpack(data))]
-    return max(times)[1]
+    used = {match.start() // SLOT.size for match in re.finditer(rb"[^\0]+", data)}
+    return max((SLOT.unpack_from(data, index * SLOT.size)[0], index) for index in used)[1]
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
