@@ -1,8 +1,8 @@
-"""Pulls the tables of an Apache master, as its own slaves do: topics, groups, offsets and delay offsets.
+"""Pulls the tables of an Apache master as its slaves do: topics, groups, offsets, delays, request modes.
 
 In: the address of the master. Out: the contents of the files that keep these tables, by file name. A master
 of ours is not asked: it pushes its tables over the replication connection. What a table means is not known
-here.
+here. How far timers are (60, 61) is not asked for: a slave that becomes the master finds it in its log.
 """
 
 import logging
@@ -23,12 +23,16 @@ TABLES: tuple[tuple[RequestCode, str], ...] = (
     (RequestCode.GET_ALL_CONSUMER_OFFSET, "consumerOffset.json"),
     (RequestCode.GET_ALL_DELAY_OFFSET, "delayOffset.json"),
     (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json"),
+    (RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, "messageRequestMode.json"),
 )
 """Request, and the file that its answer is the contents of.
 
 The requests have no fields: asked with a place and a number, as its own slaves ask, 5.5 sends at most
 `splitMetadataSize` (2,000) topics or groups in one answer; asked without, it sends all of them.
 """
+
+SINCE_5 = (RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,)
+"""Requests that masters before 5.0 do not know: they have no such table."""
 
 
 class MetadataPuller:
@@ -44,6 +48,8 @@ class MetadataPuller:
         try:
             for code, file in TABLES:
                 answer = await self._client.call(_port_for(code, address), request(code), CALL_TIMEOUT_S)
+                if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in SINCE_5:
+                    continue
                 if answer.code != ResponseCode.SUCCESS:
                     raise ValueError(f"request {code} was answered {answer.code} {answer.remark}")
                 self._take(file, answer.body)

@@ -153,7 +153,7 @@ class PlayedMaster:
         self.file_size = file_size
         self.first_heartbeat = first_heartbeat
         self.tables: dict[int, bytes] = {}
-        """Bodies of the answers to 21, 43, 45 and 201."""
+        """Bodies of the answers to 21, 43, 45, 201 and, of a master since 5.0, 402."""
         self.reports: list[int] = []
         self.connections: list[_SentLog] = []
 
@@ -163,7 +163,15 @@ class PlayedMaster:
         def answers(code: int) -> Callable[[Request[None]], Answer]:
             return lambda request: Answer(body=self.tables.get(code, b'{"offsetTable":{}}'))
 
+        def request_modes(request: Request[None]) -> Answer:
+            if 402 in self.tables:
+                return Answer(body=self.tables[402])
+            return Answer(
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=" request type 402 not supported"
+            )
+
         routes |= {code: Route(None, answers(code)) for code in (21, 43, 45, 201)}
+        routes |= {402: Route(None, request_modes)}
         await self.host.serve(routes)
         await self.host.serve(routes, FAST_PORT)
         await self.host.network.listen(lambda: _SentLog(self), self.host.ip, HA_PORT)

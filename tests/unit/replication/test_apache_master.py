@@ -1,4 +1,4 @@
-"""Our slave with an Apache master: comparison by requests 28 and 33, copying, tables by 21, 43, 45, 201."""
+"""Our slave with an Apache master: compared by requests 28 and 33; tables by 21, 43, 45, 201, 402."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from turbopump.protocol.command import decode
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.headers.offsets import QueryConsumerOffsetRequest
 
+MASTER = "brokerRole=ASYNC_MASTER\n"
 SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
 MASTER_IP = "10.0.0.6"
-TABLES = (21, 43, 45, 201)
+TABLES = (21, 43, 45, 201, 402)
 
 
 @dataclass
@@ -206,6 +207,40 @@ async def test_the_tables_of_an_apache_master_are_taken(version: str) -> None:
         assert await it.offsets(4) == offsets
         delays = dialect.loads(it.slave.disk.read("/store/config/delayOffset.json"))
         assert delays["offsetTable"] == {"3": {"4.9.7": 1, "5.5.0": 2}[version]}
+
+
+MODES = b'{"messageRequestModeMap":{"Main":{"CG":{"consumerGroup":"CG","mode":"POP","topic":"Main"}}}}'
+
+
+@virtual
+async def test_request_modes_are_taken_kept_and_handed_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A slave of 5.x asks for them, too: an Apache broker that opens this store later must have them."""
+    async with scene() as it:
+        it.master.tables = _captured_tables("5.5.0") | {402: MODES}
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        assert (
+            "1 groups are set to POP, which is not supported: served in pull mode (CG on Main)" in caplog.text
+        )
+        await it.slave.stop()
+        await it.slave.start(MASTER)
+        answer = await it.world.call(it.slave, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        assert json.loads(answer.body)["messageRequestModeMap"]["Main"]["CG"]["mode"] == "POP"
+
+
+@virtual
+async def test_a_master_that_knows_no_request_modes_is_not_complained_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as it:
+        it.master.tables = _captured_tables("4.9.7")
+        assert 402 not in it.master.tables
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        assert "Cannot copy the tables" not in caplog.text
+        assert await it.missing() == ""
 
 
 @virtual

@@ -7,6 +7,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
+from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas import slave_commits
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
@@ -44,7 +45,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     config, store, tables = context.config(), context.store, context.tables
     rules, files = config.replication, context.files
     slave_commits.forget(files)
-    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE)
+    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE, REQUEST_MODES_FILE)
 
     def all_tables() -> list[Table]:
         """Returns what a slave gets when it comes: the tables as they are now, and saved progress."""
@@ -53,6 +54,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
             (GROUPS_FILE, tables.groups.dump(), 0),
             (tables.offsets.file_name, b"".join(tables.offsets.slices(is_saved=False)), 0),
             (FILTER_FILE, tables.filters.dump(), 0),
+            (REQUEST_MODES_FILE, tables.request_modes.dump(), 0),
         ]
         progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
         end = store.log.end
@@ -140,7 +142,6 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
     broker = SlaveBroker(
         context.config,
         tables,
-        context.table_files,
         files,
         context.registration,
         context.client,

@@ -13,12 +13,13 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.groups.offsets import end_of_queue
+from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.persist import PersistedTable
 from turbopump.broker.registration import NameServerRegistration
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, RoleChange
 from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.storage import Storage
-from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, TableFiles, Tables
+from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, Tables
 from turbopump.broker.transactions.transactions import GROUP as TRANSACTION_GROUP
 from turbopump.protocol.addresses import join_address, split_address
 from turbopump.remoting.client import Client
@@ -39,7 +40,6 @@ class SlaveBroker:
         self,
         config: Callable[[], BrokerConfig],
         tables: Tables,
-        table_files: TableFiles,
         files: ConfigFiles,
         registration: NameServerRegistration,
         client: Client,
@@ -53,7 +53,6 @@ class SlaveBroker:
         self.state = SlaveState.SEARCHING
         self._config = config
         self._tables = tables
-        self._table_files = table_files
         self._registration = registration
         self._store = store
         self._clock = clock
@@ -64,9 +63,10 @@ class SlaveBroker:
         self._known: dict[str, bytes] = {}  # the last contents of each table
         self._takes: dict[str, Callable[[bytes], None]] = {
             TOPICS_FILE: tables.topics.copy,
-            GROUPS_FILE: self._take_groups,
+            GROUPS_FILE: tables.groups.copy,
             tables.offsets.file_name: self._take_offsets,
             FILTER_FILE: self._take_filters,
+            REQUEST_MODES_FILE: self._take_request_modes,
             DELAY_FILE: lambda contents: self._take_progress(DELAY_FILE, contents),
             TRANSACTION_FILE: lambda contents: self._take_progress(TRANSACTION_FILE, contents),
         }
@@ -115,10 +115,6 @@ class SlaveBroker:
 
     # tables
 
-    def _take_groups(self, contents: bytes) -> None:
-        self._tables.groups.load(contents)
-        self._table_files.groups.changed()
-
     def _take_offsets(self, contents: bytes) -> None:
         """Takes the master's offsets; commits made here that the master does not have yet stay.
 
@@ -131,6 +127,10 @@ class SlaveBroker:
     def _take_filters(self, contents: bytes) -> None:
         self._tables.filters.load(contents)
         self._tables.filters.on_change()
+
+    def _take_request_modes(self, contents: bytes) -> None:
+        self._tables.request_modes.load(contents)
+        self._tables.request_modes.on_change()
 
     def _take_progress(self, name: str, contents: bytes) -> None:
         """Keeps how far the master is with delays or transactions, for when this broker is the master."""
