@@ -16,6 +16,7 @@ from turbopump.broker.replicas.in_sync_rule import InSyncRule
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
+from turbopump.broker.replicas.slave_retention import SlaveRetention
 from turbopump.broker.replicas.slave_rules import SlaveRules
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
 from turbopump.protocol.addresses import HA_PORT_STEP
@@ -25,6 +26,7 @@ from turbopump.replication.master import Master, MasterRules, Table
 from turbopump.replication.metadata import INTERVAL_S, MetadataPuller
 from turbopump.replication.sent_log import StoreLog
 from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
+from turbopump.store.flags import Reason
 
 
 @dataclass(kw_only=True)
@@ -152,15 +154,20 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.part(ConsumePart).pulls.master_seen,
     )
     progress = context.role.progress
+    comparison = LogComparison(context.client, store.replica)
     slave = Slave(
         store.replica,
-        LogComparison(context.client, store.replica),
+        comparison,
         progress,
         broker,
         context.network,
         clock,
         SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
     )
+    retention = SlaveRetention(
+        slave, comparison, store.replica, progress, lambda: store.flags.is_set(Reason.DISK_FULL)
+    )
+    store.retention.guards.append(retention.may_delete)
     puller = MetadataPuller(context.client, slave.take_table)
 
     async def copy_tables() -> None:
