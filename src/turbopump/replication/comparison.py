@@ -115,12 +115,12 @@ class LogComparison:
         except ASKING_FAILED as error:
             raise CannotCompare(f"the master at {address} cannot be asked: {error}") from error
 
-    async def extent(self, address: str) -> Extent:
+    async def extent(self, address: str, is_ours: bool) -> Extent:
         """Returns where the log of the master at `address` begins and ends now. Raises CannotCompare."""
         try:
-            answer = await self._call(address, RequestCode.REPLICA_COMPARE, ReplicaCompareRequest(0, 0))
-            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            if not is_ours:
                 return await self._apache_extent(address)
+            answer = await self._call(address, RequestCode.REPLICA_COMPARE, ReplicaCompareRequest(0, 0))
             if answer.code != ResponseCode.SUCCESS:
                 raise ValueError(f"code {answer.code} {answer.remark}")
             theirs = ReplicaCompareResponse.from_ext(answer.ext)

@@ -154,6 +154,8 @@ class PlayedMaster:
         self.first_heartbeat = first_heartbeat
         self.tables: dict[int, bytes] = {}
         """Bodies of the answers to 21, 43, 45, 201 and, of a master since 5.0, 402."""
+        self.is_sending = True
+        """Whether slaves get what is appended."""
         self.reports: list[int] = []
         self.connections: list[_SentLog] = []
 
@@ -217,7 +219,7 @@ class _SentLog(asyncio.Protocol):
 
     def send(self) -> None:
         log, file_size = self._master.log, self._master.file_size
-        while 0 <= self._next < log.end:
+        while self._master.is_sending and 0 <= self._next < log.end:
             size = min(log.end - self._next, 32 << 10, file_size - self._next % file_size)
             self._write(log.data[self._next - log.begin :][:size])
             self._next += size

@@ -177,13 +177,14 @@ class Scene:
         self.master: Extent | None = Extent(0, 0)
         self.asked = 0
         self.replica = SimpleNamespace(dispatched=0)
-        self.slave = SimpleNamespace(state=SlaveState.FOLLOWING, master=MasterAddress("m:1", "m:2"))
+        address = MasterAddress("m:1", "m:2")
+        self.slave = SimpleNamespace(state=SlaveState.FOLLOWING, master=address, is_ours=True)
         self.progress = CopyProgress(lambda data: None, lambda: 0.0)
         self.is_full = False
         parts: Any = (self.slave, self, self.replica, self.progress, lambda: self.is_full)
         self.guard = SlaveRetention(*parts)
 
-    async def extent(self, address: str) -> Extent:
+    async def extent(self, address: str, is_ours: bool) -> Extent:
         self.asked += 1
         if self.master is None:
             raise CannotCompare("it hangs")

@@ -168,7 +168,7 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         slave, comparison, store.replica, progress, lambda: store.flags.is_set(Reason.DISK_FULL)
     )
     store.retention.guards.append(retention.may_delete)
-    puller = MetadataPuller(context.client, slave.take_table)
+    puller = MetadataPuller(context.client, comparison, slave.take_table, slave.hold_table)
 
     async def copy_tables() -> None:
         """Asks an Apache master for its tables at intervals; a master of ours pushes them."""

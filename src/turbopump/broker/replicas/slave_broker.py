@@ -11,6 +11,7 @@ from functools import partial
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.delay import levels
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.groups.offsets import end_of_queue
 from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
@@ -98,9 +99,11 @@ class SlaveBroker:
         master = self.master() if follows else None
         self._commits.follow(None if master is None else master.broker)
 
-    def table(self, name: str, contents: bytes) -> None:
+    def table(self, name: str, contents: bytes, counted: int | None = None) -> None:
         """Takes a table of the master, if it has changed. Raises BrokenBody for one that cannot be read."""
         take = self._takes.get(name)
+        if counted is not None and name == DELAY_FILE:
+            contents = levels.with_log_offset(contents, counted)
         if take is not None and self._known.get(name) != contents:
             take(contents)
             self._known[name] = contents

@@ -68,7 +68,7 @@ class SlaveRetention:
             return "the master, which may still have it, cannot be asked"
         address = slave.master.broker
         try:
-            extent = await self._comparison.extent(address)
+            extent = await self._comparison.extent(address, slave.is_ours)
         except CannotCompare as error:
             return str(error)
         self._known = address, extent
