@@ -150,11 +150,12 @@ class MessageLog:
         if not drafts:
             return
         if self._immediate:
-            for draft in drafts if arrived is not None else ():
-                for light, light_offset in draft.lights:
-                    arrived(light, light_offset + 1, draft.tags_code)
-                if not draft.sys_flag & PREPARED:
-                    arrived(draft.queue, draft.queue.next_offset, draft.tags_code)
+            if arrived is not None:
+                for draft in drafts:
+                    for light, light_offset in draft.lights:
+                        arrived(light, light_offset + 1, draft.tags_code)
+                    if not draft.sys_flag & PREPARED:
+                        arrived(draft.queue, draft.queue.next_offset, draft.tags_code)
             dispatcher.keys_waiting()
         elif self._syncs_each:
             self._flusher.want(self._log.end)
