@@ -10,6 +10,7 @@ import json
 import random
 import shutil
 import signal
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,7 @@ FILL = 50_000
 FILE_SIZE = int(SMALL_FILES["mappedFileSizeCommitLog"])
 PLAIN, TAGGED, DELAYED, PAID = TOPICS = ("plain", "tagged", "delayed", "paid")
 GROUP, COMMITTED = "readers", 7
+TIMER_CHECK = struct.Struct(">7q")
 READ_UNKNOWN_GROUP = 4  # flag of a pull that brings its subscription along
 
 MASTER = {
@@ -116,6 +118,8 @@ class ReplicaPair:
         results += self.producer.send_batch(batch)
         self.sent[TAGGED] += [message.body for message in batch]
         results.append(self._sent(Message(DELAYED, b"%d-late" % self._round, delay_level=1)))
+        if self.knows_5:
+            results.append(self._sent(Message(DELAYED, b"%d-timed" % self._round, delay=2.0)))
         with contextlib.suppress(NotPrepared):  # without a slave, the client rolls half messages back
             self._send_transactions()
         return {result.status for result in results}
@@ -149,14 +153,22 @@ class ReplicaPair:
     # metadata
 
     def make_group(self) -> None:
-        """Creates a group and commits an offset for it, at the master."""
+        """Creates a group and commits an offset for it, at the master; since 5.0 also its request mode."""
         config = {"groupName": GROUP, "retryMaxTimes": 5}
         asked(self.master.broker_addr, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, json.dumps(config).encode())
         header = {"consumerGroup": GROUP, "topic": PLAIN, "queueId": 1, "commitOffset": COMMITTED}
         asked(self.master.broker_addr, Code.UPDATE_CONSUMER_OFFSET, **header)
+        if self.knows_5:
+            mode = {"consumerGroup": GROUP, "topic": PLAIN, "mode": "PULL", "popShareQueueNum": 3}
+            asked(self.master.broker_addr, Code.SET_MESSAGE_REQUEST_MODE, json.dumps(mode).encode())
+
+    @property
+    def knows_5(self) -> bool:
+        """Whether both know the requests of slaves since 5.0: for request modes (402) and timers (60)."""
+        return "4.9.7" not in (self.master.kind, self.slave_kind)
 
     def metadata_at(self, broker: peers.Cluster) -> dict[str, object]:
-        """Returns topics, a setting of the group, its offset and how far delays were delivered."""
+        """Returns topics, settings of the group, its offset, and how far delays and timers are."""
         table = dialect.loads(asked(fast(broker.broker_addr), Code.GET_ALL_TOPIC_CONFIG).body)
         groups = dialect.loads(asked(broker.broker_addr, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body)
         file = broker.store_dir / "config" / "delayOffset.json"  # which a slave only keeps
@@ -171,7 +183,16 @@ class ReplicaPair:
             "retries of the group": group.get("retryMaxTimes"),
             "its offset": offset.ext.get("offset"),
             "delays": {int(level): int(at) for level, at in delays.get("offsetTable", {}).items() if int(at)},
-        }
+        } | (self._metadata_since_5(broker) if self.knows_5 else {})
+
+    def _metadata_since_5(self, broker: peers.Cluster) -> dict[str, object]:
+        modes = dialect.loads(asked(broker.broker_addr, Code.GET_ALL_MESSAGE_REQUEST_MODE).body)
+        mode = modes["messageRequestModeMap"].get(PLAIN, {}).get(GROUP, {})
+        found: dict[str, object] = {"mode of the group": (mode.get("mode"), mode.get("popShareQueueNum"))}
+        if self.slave_kind != peers.OURS:  # a slave of ours finds its timers in the log when it is promoted
+            check = TIMER_CHECK.unpack_from(asked(fast(broker.broker_addr), Code.GET_TIMER_CHECK_POINT).body)
+            found["timers in the wheel of the master"] = check[3]
+        return found
 
     # looking
 

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.errors import refusal
 from turbopump.remoting.router import Request
 from turbopump.store.config import StoreConfig
 from turbopump.store.flush import Durability
@@ -55,6 +56,13 @@ AFTER_SYNC = {
     Durability.TIMEOUT: Safety("memory", code=ResponseCode.FLUSH_DISK_TIMEOUT, is_safe=False),
     Durability.FAILED: Safety("memory", code=ResponseCode.FLUSH_DISK_TIMEOUT, is_safe=False),
 }
+
+
+def not_safe(what: str, code: ResponseCode) -> str:
+    """Returns in words what was waited for in vain, for the code of a `Safety` that is not safe."""
+    if code is ResponseCode.FLUSH_SLAVE_TIMEOUT:
+        return f"{what} is stored, but too few slaves had it in time"
+    return f"{what} is not on disk"
 
 
 class Syncs(Protocol):
@@ -116,7 +124,18 @@ class Acknowledgement:
         Also waits until it is as safe as promised, under a rule that promises more than the disk. For
         progress and decisions that are kept elsewhere and must never be ahead of the log.
         """
-        return await self._syncs.wait_durable(end) is Durability.DISK
+        return await self.disk_code(end) is ResponseCode.SUCCESS
+
+    async def disk_code(self, end: int) -> ResponseCode:
+        """Waits as `on_disk` does; returns SUCCESS, or the code that says what did not come in time."""
+        is_synced = await self._syncs.wait_durable(end) is Durability.DISK
+        return ResponseCode.SUCCESS if is_synced else ResponseCode.FLUSH_DISK_TIMEOUT
+
+    async def require_on_disk(self, end: int, what: str) -> None:
+        """Waits as `on_disk` does; raises FlushDiskTimeout or FlushSlaveTimeout, about `what`, if in vain."""
+        code = await self.disk_code(end)
+        if code is not ResponseCode.SUCCESS:
+            raise refusal(code, f"{not_safe(what, code)}; ask again")
 
     @property
     def unsafe_bytes(self) -> int:

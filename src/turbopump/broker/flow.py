@@ -40,6 +40,9 @@ LIMITS: dict[int, str] = {
 }
 """Request code -> field of `WaitLimits` with its limit."""
 
+ADMIN = "admin_ms"
+FIELDS = frozenset((*LIMITS.values(), ADMIN))
+
 PATIENT = frozenset(
     {
         RequestCode.UNREGISTER_CLIENT,
@@ -69,12 +72,12 @@ class RequestWaits:
         self.refused: Counter[str] = Counter()  # by reason
 
     def shortest_s(self) -> float:
-        """Returns the shortest limit of sends and pulls in seconds; a request that waited less is not late.
+        """Returns the shortest of all limits in seconds; a request that waited less is not late.
 
         `NEVER` when flow control is off.
         """
         waits = self._waits()
-        return min(waits.send_ms, waits.pull_ms, waits.lite_pull_ms) / 1000 if waits.enabled else NEVER
+        return min(getattr(waits, name) for name in FIELDS) / 1000 if waits.enabled else NEVER
 
     def late(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
         """Refuses requests that waited too long, and sends while the disk is busy; returns the rest."""
@@ -98,7 +101,7 @@ class RequestWaits:
             return None
         if code in SENDS and self._disk_is_busy():
             return DISK_BUSY
-        limit: int = getattr(self._waits(), LIMITS.get(code, "admin_ms"))
+        limit: int = getattr(self._waits(), LIMITS.get(code, ADMIN))
         return TIMEOUT if waited_ms >= limit else None
 
     def _refuse(self, connection: Connection, refused: list[tuple[Command, str]], waited_ms: int) -> None:

@@ -15,6 +15,8 @@ from turbopump.broker.groups.locks import LockTable
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import FILE as OFFSETS_FILE
 from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
+from turbopump.broker.groups.request_modes import RequestModes
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.persist import PAUSE_S, PersistedTable
@@ -30,7 +32,7 @@ GROUPS_FILE = "subscriptionGroup.json"
 
 
 class Tables:
-    """Holds the tables of a broker: topics, groups, offsets, filters, members, locks and statistics."""
+    """Holds the tables of a broker: topics, groups, offsets, filters, members, locks, statistics, …"""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
@@ -40,6 +42,7 @@ class Tables:
         self.groups = SubscriptionGroups(config.groups, clock, light)
         self.offsets = CommittedOffsets(config.offsets, clock, light)
         self.filters = GroupFilters(config.filters, clock, modules)
+        self.request_modes = RequestModes()
         self.members: Members[Connection] = Members()
         self.locks = LockTable(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.log.appended_messages)
@@ -59,10 +62,11 @@ class Tables:
         if self.offsets.file_name != OFFSETS_FILE:
             load(files, self.offsets.file_name, self.offsets.load)
         load(files, FILTER_FILE, self.filters.load)
+        load(files, REQUEST_MODES_FILE, self.request_modes.load)
 
 
 class TableFiles:
-    """Writes the tables of topics, groups, offsets and filters to their files when they change.
+    """Writes the tables of topics, groups, offsets, filters and request modes to files when they change.
 
     The listener of topics calls `topics.changed` itself.
     """
@@ -82,6 +86,8 @@ class TableFiles:
         tables.groups.on_change = self.groups.changed
         offsets.on_change = self._persisted(offsets.file_name, offsets.slices, offsets_pause_s).changed
         tables.filters.on_change = self._persisted(FILTER_FILE, tables.filters.dump).changed
+        modes = tables.request_modes
+        modes.on_change = self._persisted(REQUEST_MODES_FILE, modes.dump).changed
 
     def _persisted(
         self, name: str, dump: Callable[[], bytes | Iterator[bytes]], pause_s: float = PAUSE_S

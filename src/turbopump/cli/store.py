@@ -1,7 +1,6 @@
 """`turbopump store`: verifies a store directory, rebuilds queues and index, copies it, dumps its records."""
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from turbopump.admin.render import json_text
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.failures import FAILED, CommandFailure
 from turbopump.cli.records import fields, line
+from turbopump.store.location import find_store
 from turbopump.store.tools import Copied, Progress, Rebuilt, VerifyReport, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
 
@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
 
 def store_in(directory: str) -> str:
     """Returns the directory, or its subdirectory `store`, whichever has a commit log; else CommandFailure."""
-    for candidate in (directory, os.path.join(directory, "store")):
-        if os.path.isdir(os.path.join(candidate, "commitlog")):
-            return candidate
-    raise CommandFailure(f"{directory} must be a store directory, but has no commitlog/")
+    found = find_store(directory)
+    if found is None:
+        raise CommandFailure(f"{directory} must be a store directory, but has no commitlog/")
+    return found
 
 
 def _verify(options: argparse.Namespace, directory: str) -> int:

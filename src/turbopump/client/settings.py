@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.rebalance import Strategy, averagely
-from turbopump.client.times import Time, past_ms
+from turbopump.client.times import Time, start_ms
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 
@@ -514,7 +514,7 @@ def check(settings: ClientSettings) -> None:
                 f"write {value / 1000}"
             )
     if isinstance(settings, ReadingSettings) and settings.consume_timestamp is not None:
-        past_ms(settings.consume_timestamp, 0, "consume_timestamp")
+        start_ms(settings.consume_timestamp, 0, "consume_timestamp")
 
 
 def _check_type(name: str, value: object, default: object) -> None:

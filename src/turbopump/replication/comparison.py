@@ -22,6 +22,7 @@ from turbopump.remoting.client import Client
 STRETCH = 1 << 20  # bytes before a slave's end that are compared; their checksum takes a millisecond
 MAX_STRETCH = 4 << 20  # that one request may ask for
 CALL_TIMEOUT_S = 5.0
+ASKING_FAILED = (OSError, Refused, BrokenBody, ValueError, KeyError)
 
 
 class Relation(Enum):
@@ -111,7 +112,20 @@ class LogComparison:
         try:
             found = await self._with_ours(address)
             return found if found is not None else await self._with_apache(address)
-        except (OSError, Refused, BrokenBody, ValueError, KeyError) as error:
+        except ASKING_FAILED as error:
+            raise CannotCompare(f"the master at {address} cannot be asked: {error}") from error
+
+    async def extent(self, address: str, is_ours: bool) -> Extent:
+        """Returns where the log of the master at `address` begins and ends now. Raises CannotCompare."""
+        try:
+            if not is_ours:
+                return await self._apache_extent(address)
+            answer = await self._call(address, RequestCode.REPLICA_COMPARE, ReplicaCompareRequest(0, 0))
+            if answer.code != ResponseCode.SUCCESS:
+                raise ValueError(f"code {answer.code} {answer.remark}")
+            theirs = ReplicaCompareResponse.from_ext(answer.ext)
+            return Extent(theirs.minOffset, theirs.endOffset)
+        except ASKING_FAILED as error:
             raise CannotCompare(f"the master at {address} cannot be asked: {error}") from error
 
     async def _with_ours(self, address: str) -> Verdict | None:
@@ -135,12 +149,7 @@ class LogComparison:
     async def _with_apache(self, address: str) -> Verdict:
         """Compares with any other master: the last whole record must be there, byte for byte."""
         mine = self._mine
-        answer = await self._call(address, RequestCode.GET_BROKER_RUNTIME_INFO, None)
-        if answer.code != ResponseCode.SUCCESS:
-            raise ValueError(f"code {answer.code} {answer.remark}")
-        figures = KVTable.decode(answer.body).table
-        begin, end = int(figures["commitLogMinOffset"]), int(figures["commitLogMaxOffset"])
-        master = Extent(max(begin, 0), end)  # without a file it begins at -1
+        master = await self._apache_extent(address)
         if mine.is_empty:
             return Verdict(Relation.EMPTY, master.begin, master)
         last = mine.last_record
@@ -151,6 +160,14 @@ class LogComparison:
         is_same = await self.has_record(address, last, mine.record(last))
         # Its figures were read before the record was asked for: it may have grown since.
         return Verdict(judge(Extent(mine.min_offset, mine.end), master, is_same), mine.end, master)
+
+    async def _apache_extent(self, address: str) -> Extent:
+        answer = await self._call(address, RequestCode.GET_BROKER_RUNTIME_INFO, None)
+        if answer.code != ResponseCode.SUCCESS:
+            raise ValueError(f"code {answer.code} {answer.remark}")
+        figures = KVTable.decode(answer.body).table
+        begin, end = int(figures["commitLogMinOffset"]), int(figures["commitLogMaxOffset"])
+        return Extent(max(begin, 0), end)  # without a file it begins at -1
 
     async def has_record(self, address: str, offset: int, record: bytes | None) -> bool:
         """Whether the broker at `address` has this very record at a log offset.

@@ -3,14 +3,20 @@
 In: slaves that come, report and leave, ends of records that must be copied, and the time. Out: a call to each
 waiter, once: when enough slaves have everything below its end, or when its time is over. A slave counts from
 its first report on and only while it is connected; what a disconnected slave had does not count.
+
+Each waiter is in two heaps, by end and by deadline. One that was called stays in the other heap as a mark
+until its turn comes, or until marks are the greater part: a report or a deadline costs about as much as the
+number of waiters that it ends, however many there are.
 """
 
 import logging
-from bisect import insort
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 log = logging.getLogger(__name__)
+
+MAX_MARKS = 64  # in a heap, beside as many as there are waiters
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,12 @@ class SlaveCopy:
 class _Waiter:
     end: int
     needed: int
-    deadline: float
-    done: Copied
+    done: Copied | None
+    """None: it was called."""
 
-    def __lt__(self, other: "_Waiter") -> bool:
-        return self.end < other.end
+
+_Heap = list[tuple[float, int, _Waiter]]
+"""Waiters by end or deadline; equal ones in the order in which they came."""
 
 
 class Copies:
@@ -53,11 +60,11 @@ class Copies:
     def __init__(self) -> None:
         self.slaves: dict[Hashable, SlaveCopy] = {}
         """The slaves that count, by connection."""
-        self._waiters: list[_Waiter] = []  # by end
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiters)
+        self.waiting = 0
+        """How many waiters have not been called."""
+        self._by_end: dict[int, _Heap] = {}  # by the number of brokers that they need
+        self._by_deadline: _Heap = []
+        self._came = 0
 
     # slaves
 
@@ -67,7 +74,7 @@ class Copies:
         if copy is None:
             copy = self.slaves[slave] = SlaveCopy()
         copy.received, copy.synced = received, synced
-        if self._waiters and self._waiters[0].end <= received:
+        if self.waiting:
             self._release()
 
     def left(self, slave: Hashable) -> None:
@@ -99,46 +106,65 @@ class Copies:
         now = self.count(end, needed)
         if now.is_enough:
             done(now)
-        else:
-            insort(self._waiters, _Waiter(end, needed, deadline, done))
+            return
+        waiter = _Waiter(end, needed, done)
+        self._came += 1
+        self.waiting += 1
+        heappush(self._by_end.setdefault(needed, []), (end, self._came, waiter))
+        heappush(self._by_deadline, (deadline, self._came, waiter))
 
     def _release(self) -> None:
-        """Calls the waiters that have enough copies, among those that the furthest slave has reached."""
-        furthest, waiters = self.furthest, self._waiters
-        released: list[tuple[_Waiter, CopyCount]] = []
-        at = 0
-        while at < len(waiters) and waiters[at].end <= furthest:
-            waiter = waiters[at]
-            count = self.count(waiter.end, waiter.needed)
-            if count.is_enough:
-                released.append((waiter, count))
-            at += 1
-        if len(released) == at:
-            del waiters[:at]
-        else:
-            gone = {waiter for waiter, _ in released}
-            waiters[:at] = [waiter for waiter in waiters[:at] if waiter not in gone]
-        for waiter, count in released:
-            _tell(waiter.done, count)
+        """Calls the waiters that have enough copies, in the order of their ends."""
+        received = sorted((copy.received for copy in self.slaves.values()), reverse=True)
+        released: _Heap = []
+        for needed, heap in self._by_end.items():
+            # The slave with the least of those that are needed: what it has is enough.
+            last = needed - 2
+            reached = received[last] if last < len(received) else -1
+            while heap and heap[0][0] <= reached:
+                released.append(heappop(heap))
+        if released:
+            self._call(sorted(released) if len(self._by_end) > 1 else released)
+            self._drop_marks(self._by_deadline)
 
     def expire(self, now: float) -> None:
         """Calls the waiters whose deadline has passed, with the number of copies that there are."""
-        late = [waiter for waiter in self._waiters if waiter.deadline <= now]
-        if late:
-            self._waiters = [waiter for waiter in self._waiters if waiter.deadline > now]
-        for waiter in late:
-            _tell(waiter.done, self.count(waiter.end, waiter.needed))
+        late: _Heap = []
+        while self._by_deadline and self._by_deadline[0][0] <= now:
+            late.append(heappop(self._by_deadline))
+        self._call(late)
+        for heap in self._by_end.values():
+            self._drop_marks(heap)
 
     def give_up(self) -> None:
         """Calls all waiters with the copies that there are: the broker stops, or no slave is left."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            _tell(waiter.done, self.count(waiter.end, waiter.needed))
+        waiters, self._by_deadline, self._by_end = sorted(self._by_deadline), [], {}
+        self._call(waiters)
+
+    def _call(self, waiters: _Heap) -> None:
+        """Calls those waiters that were not called before, with the copies that there are."""
+        told: list[tuple[Copied, CopyCount]] = []
+        for _, _, waiter in waiters:
+            if waiter.done is not None:
+                told.append((waiter.done, self.count(waiter.end, waiter.needed)))
+                waiter.done = None
+        self.waiting -= len(told)
+        for done, count in told:
+            _tell(done, count)
+
+    def _drop_marks(self, heap: _Heap) -> None:
+        """Removes called waiters from a heap that has more of them than of others."""
+        if len(heap) > 2 * self.waiting + MAX_MARKS:
+            heap[:] = [entry for entry in heap if entry[2].done is not None]
+            heapify(heap)
 
     @property
     def next_deadline(self) -> float | None:
         """When `expire` has to be called next; None: nobody waits."""
-        return min((waiter.deadline for waiter in self._waiters), default=None)
+        heap = self._by_deadline
+        while heap and heap[0][2].done is None:
+            heappop(heap)
+        return heap[0][0] if heap else None
 
 
 def _tell(done: Copied, count: CopyCount) -> None:

@@ -100,6 +100,18 @@ class CopyProgress:
         self._run.start = max(self._run.start, offset)
         self._write()
 
+    def master_begins(self, offset: int) -> None:
+        """Notes that the master has deleted its log below `offset`: nothing of that is missing here."""
+        if offset > self.state.wanted_begin:
+            self.state.wanted_begin = offset
+            self._write()
+
+    def deleted_early(self, below: int) -> None:
+        """Notes that this store deletes its log below an offset, though the master may still have it."""
+        if 0 <= self.state.begins < below:
+            self.state.begins = below
+            self._write()
+
     def doubt(self, why: str) -> None:
         """Notes why this log may be no copy any more: a promotion has to wait for the next comparison."""
         if self.state.doubt != why:

@@ -25,6 +25,7 @@ from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import BrokenBody, BrokenFrame
 from turbopump.replication.backlog import Backlog
 from turbopump.replication.comparison import CannotCompare, Extent, LogComparison, Relation, Verdict
+from turbopump.replication.held_tables import HeldTables
 from turbopump.replication.progress import CopyProgress
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
@@ -76,8 +77,11 @@ class SlaveListener(Protocol):
     def master(self) -> MasterAddress | None:
         """Returns where the master is now, by name servers or configuration; None: not known."""
 
-    def table(self, name: str, contents: bytes) -> None:
-        """Takes a file of the master's configuration directory. Raises BrokenBody if it cannot be read."""
+    def table(self, name: str, contents: bytes, counted: int | None = None) -> None:
+        """Takes a file of the master's configuration directory. Raises BrokenBody if it cannot be read.
+
+        `counted`: the end of the log that it counts at most, where it does not say that itself.
+        """
 
     def changed(self, state: SlaveState) -> None:
         """Called when the state has changed."""
@@ -124,6 +128,7 @@ class Slave:
         self._clock = clock
         self._rules = rules
         self._backlog = Backlog(replica)
+        self._held = HeldTables(self.take_table)
         self._reason = ""  # the trouble as it was logged last
 
     async def run(self) -> None:
@@ -140,10 +145,14 @@ class Slave:
         finally:
             self._backlog.close()
 
-    def take_table(self, name: str, contents: bytes) -> None:
+    def hold_table(self, name: str, contents: bytes, end: int) -> None:
+        """Passes a table to the listener once the log is copied up to `end`, the master's end after its answer."""
+        self._held.put(name, contents, end)
+
+    def take_table(self, name: str, contents: bytes, counted: int | None = None) -> None:
         """Passes a table of the master to the listener; a failure is logged and noted in `untaken`."""
         try:
-            self._listener.table(name, contents)
+            self._listener.table(name, contents, counted)
         except BrokenBody as error:
             log.error("The master sent a table %s that cannot be read: %s", name, error)
             self.untaken[name] = str(error)
@@ -236,8 +245,10 @@ class Slave:
                 self.bytes_per_second = int((self._replica.end - before) / TICK_S)
                 connection.look_at_clock()
                 self._note_times(connection)
+                self._held.copied(self._replica.dispatched)
                 self._look_at_progress()
         finally:
+            self._held.clear()
             self.bytes_per_second = 0
             self._note_times(connection)
             self._progress.ended(self.heard_ms, self.state is SlaveState.FOLLOWING)

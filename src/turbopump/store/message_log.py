@@ -10,7 +10,7 @@ only, and `append.py` writes records; here an append also reaches consume queues
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.errors import BrokenRecord, MessageIllegal
 from turbopump.protocol.record import Record, decode
 from turbopump.protocol.sysflag import PREPARED
 from turbopump.runtime.disk import Buffer
@@ -118,7 +118,12 @@ class MessageLog:
         """Appends all messages and returns where each is, or raises Refused; `together`: in one log file."""
         if self._lights is not None:
             self._lights.stamp(drafts)
-        appended = self._append(drafts, together)
+        before = self._appender.messages
+        try:
+            appended = self._append(drafts, together)
+        except MessageIllegal:
+            self._announce_first(drafts[: self._appender.messages - before])
+            raise
         dispatcher = self._dispatcher
         if self._immediate:
             arrived = dispatcher.on_arrival
@@ -137,6 +142,25 @@ class MessageLog:
         if dispatcher.on_growth is not None:
             dispatcher.on_growth()
         return appended
+
+    def _announce_first(self, drafts: Sequence[Draft]) -> None:
+        """Wakes those who wait for the first messages of an append: they are stored, the next is illegal."""
+        dispatcher = self._dispatcher
+        arrived = dispatcher.on_arrival
+        if not drafts:
+            return
+        if self._immediate:
+            if arrived is not None:
+                for draft in drafts:
+                    for light, light_offset in draft.lights:
+                        arrived(light, light_offset + 1, draft.tags_code)
+                    if not draft.sys_flag & PREPARED:
+                        arrived(draft.queue, draft.queue.next_offset, draft.tags_code)
+            dispatcher.keys_waiting()
+        elif self._syncs_each:
+            self._flusher.want(self._log.end)
+        if dispatcher.on_growth is not None:
+            dispatcher.on_growth()
 
     def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Appends copies of messages whose log file will be deleted, even while the disk counts as full."""

@@ -223,10 +223,11 @@ class RelayThread:
     def close(self) -> None:
         """Ends the thread after its current round, and waits for that up to CLOSE_TIMEOUT_S.
 
-        May be repeated. What is not sent by then stays in the outbox.
+        May be repeated, and called before `start`. What is not sent by then stays in the outbox.
         """
         self._call(self._relay.close)
-        self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(CLOSE_TIMEOUT_S)
 
     def wake(self) -> None:
         """Makes the relay begin its next round at once, because there are new messages.

@@ -108,6 +108,19 @@ def test_a_thread_refuses_an_async_producer(plain: Database) -> None:
         outbox.RelayThread(Broker(), plain.connect)
 
 
+def test_a_thread_that_was_not_started_can_be_closed(plain: Database) -> None:
+    class Signals:
+        def send(self, message: object) -> None:
+            raise AssertionError("nothing is sent")
+
+    relay = outbox.RelayThread(Signals(), plain.connect)  # type: ignore[arg-type]
+    relay.wake()
+    relay.close()
+    with relay:
+        pass
+    relay.close()
+
+
 def test_senseless_numbers_are_refused(plain: Database) -> None:
     with pytest.raises(InvalidArgument, match="batch must be more than 0, got 0"):
         outbox.Relay(Broker(), plain.connect, batch=0)

@@ -13,6 +13,7 @@ from turbopump.broker.config import ReplicationRules
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import FlushDiskTimeout
 from turbopump.replication.copies import Copies
 from turbopump.runtime.clock import SystemClock
 from turbopump.store.config import StoreConfig
@@ -142,6 +143,14 @@ def test_progress_waits_for_the_disk_under_every_rule(config: StoreConfig) -> No
     acknowledgement = choose(config, PlayedSyncs())
     assert asyncio.run(acknowledgement.on_disk(100)) is True
     assert asyncio.run(acknowledgement.on_disk(101)) is False
+
+
+@in_loop
+async def test_what_the_disk_did_not_get_in_time_is_refused_by_name() -> None:
+    acknowledgement = choose(DISK, PlayedSyncs())
+    await acknowledgement.require_on_disk(100, "the decision")
+    with pytest.raises(FlushDiskTimeout, match="the decision is not on disk; ask again"):
+        await acknowledgement.require_on_disk(101, "the decision")
 
 
 @in_loop

@@ -1,6 +1,7 @@
 """SYSTEM_BUSY: requests that waited too long, and a disk that stalls, in virtual time."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.kit import virtual
@@ -12,6 +13,7 @@ from turbopump.broker.flow import LIMITS, PATIENT, RequestWaits
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode
+from turbopump.remoting.late_requests import NEVER
 from turbopump.remoting.limits import Limits
 from turbopump.testing.loop import VirtualLoop
 
@@ -240,3 +242,11 @@ async def test_each_kind_of_request_has_its_limit(code: int) -> None:
     assert flow.late(Peer(), [frame], (limit - 1) / 1000) == [frame]  # type: ignore[arg-type]
     assert flow.late(Peer(), [frame], limit / 1000) == ([frame] if is_patient else [])  # type: ignore[arg-type]
     assert flow.refused.total() == len(written) == (0 if is_patient else 1)
+
+
+@pytest.mark.parametrize("field", sorted({*LIMITS.values(), "admin_ms"}))
+def test_no_limit_is_shorter_than_what_is_looked_at(field: str) -> None:
+    limits = replace(WaitLimits(), **{field: 70})
+    assert RequestWaits(lambda: limits, lambda: False).shortest_s() == 0.07
+    off = replace(limits, enabled=False)
+    assert RequestWaits(lambda: off, lambda: False).shortest_s() == NEVER

@@ -121,6 +121,20 @@ def test_a_pending_reset_is_kept_in_the_file_and_clamped_with_it() -> None:
     assert b"pendingResets" not in again.dump()
 
 
+def test_dropped_resets_are_dropped_from_the_file_too() -> None:
+    offsets = table()
+    offsets.reset("G", "T", 0, 9)
+    assert b"pendingResets" in offsets.dump()
+    changes: list[bool] = []
+    offsets.on_change = lambda: changes.append(offsets.is_dirty)
+    offsets.drop_resets()
+    assert changes == [True]
+    assert b"pendingResets" not in offsets.dump()
+    offsets.drop_resets()
+    assert changes == [True]
+    assert offsets.query("G", "T", 0) == 9
+
+
 def test_a_reset_goes_with_its_group_or_topic() -> None:
     offsets = table()
     for group, topic in (("G", "T"), ("H", "T"), ("H", "U")):

@@ -11,7 +11,7 @@ from turbopump.client import times
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
 from turbopump.client.push.consumer import Consumer
-from turbopump.client.times import Time, past_ms, time_ms
+from turbopump.client.times import Time, past_ms, start_ms, time_ms
 
 NOV = 1_793_491_200_000  # 2026-11-01T00:00:00Z
 
@@ -62,6 +62,19 @@ def test_reading_from_a_timedelta_into_the_future_is_refused() -> None:
     """It would skip everything that is stored."""
     with pytest.raises(InvalidArgument, match=r"must not lie in the future, got datetime.timedelta"):
         past_ms(timedelta(hours=2), NOV)
+
+
+@pytest.mark.parametrize("when", [NOV, str(NOV), "2026-11-01T00:00:00Z", datetime(2026, 11, 1, tzinfo=UTC)])
+def test_reading_from_a_time_in_the_future_is_refused(when: Time) -> None:
+    with pytest.raises(InvalidArgument, match=r"when must not lie in the future, got .* skips all messages"):
+        past_ms(when, NOV - 60_001)
+    assert past_ms(when, NOV - 60_000) == NOV  # the clock of another machine
+
+
+def test_a_consumer_may_be_set_up_to_begin_at_a_time_to_come() -> None:
+    assert start_ms(NOV, 0) == NOV
+    with pytest.raises(InvalidArgument, match="must not lie in the future"):
+        start_ms(timedelta(hours=2), NOV)
 
 
 @pytest.mark.parametrize("wrong", [NOV // 1000, NOV / 1000, datetime(2026, 11, 1), "yesterday"])

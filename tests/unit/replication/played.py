@@ -153,7 +153,9 @@ class PlayedMaster:
         self.file_size = file_size
         self.first_heartbeat = first_heartbeat
         self.tables: dict[int, bytes] = {}
-        """Bodies of the answers to 21, 43, 45 and 201."""
+        """Bodies of the answers to 21, 43, 45, 201 and, of a master since 5.0, 402."""
+        self.is_sending = True
+        """Whether slaves get what is appended."""
         self.reports: list[int] = []
         self.connections: list[_SentLog] = []
 
@@ -163,7 +165,15 @@ class PlayedMaster:
         def answers(code: int) -> Callable[[Request[None]], Answer]:
             return lambda request: Answer(body=self.tables.get(code, b'{"offsetTable":{}}'))
 
+        def request_modes(request: Request[None]) -> Answer:
+            if 402 in self.tables:
+                return Answer(body=self.tables[402])
+            return Answer(
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=" request type 402 not supported"
+            )
+
         routes |= {code: Route(None, answers(code)) for code in (21, 43, 45, 201)}
+        routes |= {402: Route(None, request_modes)}
         await self.host.serve(routes)
         await self.host.serve(routes, FAST_PORT)
         await self.host.network.listen(lambda: _SentLog(self), self.host.ip, HA_PORT)
@@ -209,7 +219,7 @@ class _SentLog(asyncio.Protocol):
 
     def send(self) -> None:
         log, file_size = self._master.log, self._master.file_size
-        while 0 <= self._next < log.end:
+        while self._master.is_sending and 0 <= self._next < log.end:
             size = min(log.end - self._next, 32 << 10, file_size - self._next % file_size)
             self._write(log.data[self._next - log.begin :][:size])
             self._next += size

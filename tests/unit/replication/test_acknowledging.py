@@ -133,7 +133,11 @@ CODE_LATE = dict.fromkeys(WITH_RECEIPT, LATE) | {
     "transaction end": LATE,
     "send back": ResponseCode.SYSTEM_ERROR,  # with FLUSH_SLAVE_TIMEOUT as its remark, as in Apache
     "recall": ResponseCode.SYSTEM_ERROR,
-    "ledger decision": ResponseCode.FLUSH_DISK_TIMEOUT,
+    "ledger decision": LATE,
+}
+WORDS_LATE = {
+    "recall": "the recall is stored, but too few slaves had it in time",
+    "ledger decision": "the entry of the ledger is stored, but too few slaves had it in time; ask again",
 }
 
 
@@ -219,6 +223,7 @@ async def test_a_slave_that_hangs_costs_the_timeout_and_is_not_counted(way: str,
         took = world.clock.monotonic() - began
         assert SLAVE_TIMEOUT_S <= took < SLAVE_TIMEOUT_S + 0.5
         assert answer.code == CODE_LATE[way], answer.remark
+        assert answer.remark == WORDS_LATE.get(way, answer.remark)
         if way in WITH_RECEIPT:
             assert copies(answer) == 1
 

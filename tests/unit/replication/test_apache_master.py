@@ -1,4 +1,4 @@
-"""Our slave with an Apache master: comparison by requests 28 and 33, copying, tables by 21, 43, 45, 201."""
+"""Our slave with an Apache master: compared by requests 28 and 33; tables by 21, 43, 45, 201, 402."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.compat.ha import VERSIONS, requests
 from tests.kit import virtual
 from tests.unit.replication.kit import FILE_SIZE, Node, Pair, pair
 from tests.unit.replication.played import PlayedLog, PlayedMaster
+from tests.unit.replication.test_promotion import bodies
 
 from turbopump.protocol import dialect
 from turbopump.protocol.codes import RequestCode
@@ -20,9 +21,10 @@ from turbopump.protocol.command import decode
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.headers.offsets import QueryConsumerOffsetRequest
 
+MASTER = "brokerRole=ASYNC_MASTER\n"
 SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
 MASTER_IP = "10.0.0.6"
-TABLES = (21, 43, 45, 201)
+TABLES = (21, 43, 45, 201, 402)
 
 
 @dataclass
@@ -206,6 +208,115 @@ async def test_the_tables_of_an_apache_master_are_taken(version: str) -> None:
         assert await it.offsets(4) == offsets
         delays = dialect.loads(it.slave.disk.read("/store/config/delayOffset.json"))
         assert delays["offsetTable"] == {"3": {"4.9.7": 1, "5.5.0": 2}[version]}
+
+
+MODES = b'{"messageRequestModeMap":{"Main":{"CG":{"consumerGroup":"CG","mode":"POP","topic":"Main"}}}}'
+
+
+@virtual
+async def test_request_modes_are_taken_kept_and_handed_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A slave of 5.x asks for them, too: an Apache broker that opens this store later must have them."""
+    async with scene() as it:
+        it.master.tables = _captured_tables("5.5.0") | {402: MODES}
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        assert (
+            "1 groups are set to POP, which is not supported: served in pull mode (CG on Main)" in caplog.text
+        )
+        await it.slave.stop()
+        await it.slave.start(MASTER)
+        answer = await it.world.call(it.slave, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        assert json.loads(answer.body)["messageRequestModeMap"]["Main"]["CG"]["mode"] == "POP"
+
+
+DELAY_FILE = "/store/config/delayOffset.json"
+DONE = b'{"offsetTable":{2:1}}'  # the first message of the second level was delivered
+
+
+async def delivered_at_the_master(it: Scene) -> int:
+    """Has the master deliver a delayed message whose copy is not sent; returns where its copy begins."""
+    await it.slave.start()
+    await it.world.send(it.source, b"late", properties="DELAY\x012\x02")
+    before = len(it.source.log)
+    it.master.append(it.source.log[it.master.log.end :])
+    await it.copied()
+    await asyncio.sleep(6)
+    assert len(it.source.log) > before
+    it.master.is_sending = False
+    it.master.log.data = it.source.log
+    it.master.tables = it.master.tables | {45: DONE}
+    await asyncio.sleep(25)
+    assert it.slave.store.log.end == before
+    return before
+
+
+@virtual
+async def test_a_delivery_that_an_apache_master_counts_and_never_sent_is_made_by_the_slave() -> None:
+    async with scene() as it:
+        await delivered_at_the_master(it)
+        await it.master.stop()
+        await it.slave.stop()
+        await it.slave.start(MASTER)
+        await asyncio.sleep(5)
+        assert bodies(it.slave).count(b"late") == 1
+
+
+@virtual
+async def test_a_delivery_of_an_apache_master_that_was_copied_is_not_made_again() -> None:
+    async with scene() as it:
+        copies_at = await delivered_at_the_master(it)
+        it.master.is_sending = True
+        it.master.append(b"")
+        await it.copied()
+        await asyncio.sleep(15)
+        file = json.loads(it.slave.disk.read(DELAY_FILE))
+        assert file["offsetTable"] == {"2": 1}
+        assert file["logOffset"] == it.master.log.end > copies_at
+        await it.master.stop()
+        await it.slave.stop()
+        await it.slave.start(MASTER)
+        await asyncio.sleep(5)
+        assert bodies(it.slave).count(b"late") == 1
+
+
+@virtual
+async def test_offsets_ahead_of_the_copied_log_of_an_apache_master_come_back_to_its_end() -> None:
+    async with scene() as it:
+        it.master.tables |= {43: b'{"offsetTable":{"T@CG":{0:25}}}'}
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        await it.master.stop()
+        await it.slave.stop()
+        await it.slave.start(MASTER)
+        header = QueryConsumerOffsetRequest(consumerGroup="CG", topic="T", queueId=0)
+        answer = await it.world.call(it.slave, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        assert (answer.ext or {})["offset"] == "20"
+
+
+@virtual
+async def test_delay_offsets_that_cannot_be_read_leave_the_slave_incomplete() -> None:
+    async with scene() as it:
+        it.master.tables |= {45: b"[1, 2]"}
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        assert "the table delayOffset.json: not a table of delay offsets" in await it.missing()
+
+
+@virtual
+async def test_a_master_that_knows_no_request_modes_is_not_complained_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as it:
+        it.master.tables = _captured_tables("4.9.7")
+        assert 402 not in it.master.tables
+        await it.slave.start()
+        await it.copied()
+        await asyncio.sleep(15)
+        assert "Cannot copy the tables" not in caplog.text
+        assert await it.missing() == ""
 
 
 @virtual

@@ -1,11 +1,13 @@
 """The slaves of a master and what waits for them, against a simple model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turbopump.replication.copies import Copies, CopyCount
+from turbopump.replication.copies import MAX_MARKS, Copies, CopyCount
 
 
 @dataclass
@@ -152,6 +154,80 @@ def test_a_waiter_may_wait_again_when_it_is_called() -> None:
     assert copies.waiting == 1
     copies.reported("s", 200)
     assert answers.names == ["second"]
+
+
+class Counted(float):
+    """A number that counts how often any of its kind is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) < float(other)
+
+    def __le__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) <= float(other)
+
+    def __gt__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) > float(other)
+
+    def __ge__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) >= float(other)
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return isinstance(other, float) and float(self) == float(other)
+
+    __hash__ = float.__hash__
+
+
+def _deadlines_one_by_one(waiters: int) -> int:
+    """Has each waiter's deadline pass alone; returns how many comparisons of deadlines that took."""
+    copies, answers = Copies(), Answers()
+    for number in range(waiters):
+        copies.wait(100 + number, 2, Counted(number), answers.waiter(str(number)))
+    Counted.compared = 0
+    while (deadline := copies.next_deadline) is not None:
+        copies.expire(deadline)
+    assert answers.names == [str(number) for number in range(waiters)]
+    return Counted.compared
+
+
+def _reports_one_by_one(waiters: int) -> int:
+    """Has one of two slaves that are needed report each end; returns how many comparisons that took."""
+    copies, answers = Copies(), Answers()
+    copies.reported("hangs", 0)
+    for number in range(1, waiters + 1):
+        copies.wait(Counted(number), 3, 9.0, answers.waiter(str(number)))  # type: ignore[arg-type]
+    Counted.compared = 0
+    for number in range(1, waiters + 1):
+        copies.reported("goes on", number)
+    assert answers.told == []
+    copies.reported("hangs", waiters)
+    assert len(answers.told) == waiters
+    return Counted.compared
+
+
+@pytest.mark.parametrize("ends_one_by_one", [_deadlines_one_by_one, _reports_one_by_one])
+def test_four_times_as_many_waiters_cost_about_four_times_as_much(
+    ends_one_by_one: Callable[[int], int],
+) -> None:
+    assert 0 < ends_one_by_one(2000) < 6 * ends_one_by_one(500)
+
+
+def test_waiters_that_were_called_are_not_kept() -> None:
+    copies = Copies()
+    for number in range(10_000):
+        copies.wait(number + 1, 2, number + 3.0, lambda _: None)
+        if number % 2:
+            copies.expire(number)  # a slave that hangs
+    copies.reported("s", 20_000)
+    assert copies.waiting == 0
+    kept = len(copies._by_deadline) + sum(map(len, copies._by_end.values()))
+    assert kept <= 2 * MAX_MARKS
 
 
 SLAVES = st.sampled_from("abc")

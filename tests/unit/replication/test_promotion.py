@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import pytest
@@ -314,6 +315,38 @@ async def test_topics_and_groups_made_right_before_the_death_are_there() -> None
         assert answer.code == OK, answer.remark
         answer = await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         assert b"FreshGroup" in answer.body
+
+
+@virtual
+async def test_request_modes_set_right_before_the_death_are_there() -> None:
+    async with pair() as world:
+        master, slave = await started(world)
+        await world.send(master, b"makes the topic")
+        mode = b'{"consumerGroup":"CG","mode":"PULL","popShareQueueNum":2,"topic":"T"}'
+        desk = BrokerDesk(world, master)
+        assert (await desk.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode)).code == OK
+        await asyncio.sleep(0.2)
+        assert (await BrokerDesk(world, slave).ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode)).code != OK
+        desk = await promoted(world, master, slave)
+        answer = await desk.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        assert json.loads(answer.body)["messageRequestModeMap"]["T"]["CG"]["popShareQueueNum"] == 2
+
+
+@virtual
+async def test_a_group_that_was_deleted_is_not_there_again() -> None:
+    async with pair() as world:
+        master, slave = await started(world)
+        desk = BrokerDesk(world, master)
+        group = b'{"groupName":"Old","retryQueueNums":2}'
+        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)).code == OK
+        await asyncio.sleep(1)
+        answer = await BrokerDesk(world, slave).ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        assert b'"Old"' in answer.body
+        assert (await desk.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Old"})).code == OK
+        await asyncio.sleep(1)
+        desk = await promoted(world, master, slave)
+        answer = await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        assert b'"Old"' not in answer.body
 
 
 # the old master returns

@@ -99,7 +99,7 @@ class Bench:
     def master(self) -> MasterAddress | None:
         return self.address()
 
-    def table(self, name: str, contents: bytes) -> None:
+    def table(self, name: str, contents: bytes, counted: int | None = None) -> None:
         self.take(name, contents)
 
     def changed(self, state: SlaveState) -> None:

@@ -234,3 +234,22 @@ def test_the_broker_hears_of_every_entry_once_and_in_order():
         ]
     )
     assert heard == [(0, 1, 5), (1, 1, 0), (0, 2, 0)]
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_messages_before_an_illegal_one_are_announced(flush: str) -> None:
+    """They are stored: a pull that waits for them, and slaves, must not wait for the next append."""
+    store = open_store(new_disk(), flush_disk_type=flush)
+    queue, other = store.queues.queue("T", 0), store.queues.queue("T", 1)
+    store.log.append([draft(queue, b"before")])
+    arrived: list[tuple[int, int]] = []
+    grown: list[int] = []
+    store.log.on_arrival = lambda queue, next_offset, tags_code: arrived.append((queue.queue_id, next_offset))
+    store.log.on_growth = lambda: grown.append(store.log.end)
+    with pytest.raises(MessageIllegal):
+        store.log.append([draft(queue, b"one"), draft(other, b"two"), draft(queue, b"illegal", flag=1 << 40)])
+    assert grown == [store.log.end]
+    assert arrived == [(0, 2), (1, 1)]
+    with pytest.raises(MessageIllegal):
+        store.log.append([draft(queue, b"illegal", flag=1 << 40)])
+    assert len(grown) == 1

@@ -29,7 +29,7 @@ from turbopump.broker.topics import TopicTable
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
+from turbopump.protocol.errors import BrokenBody, MessageIllegal, Refused, SystemBusy
 from turbopump.protocol.record import Record
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
@@ -76,6 +76,19 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
     def position(self, level: int) -> QueuePosition:
         *bounds, rest = self.waiting.get(level) or [self.offsetTable.get(level, 0)]
         return QueuePosition(rest, tuple(zip(bounds[::2], bounds[1::2], strict=True)))
+
+
+def with_log_offset(data: bytes, log_offset: int) -> bytes:
+    """Returns delay offsets of an Apache master as a delayOffset.json that counts up to an end of the log.
+
+    Raises BrokenBody.
+    """
+    try:
+        file = msgspec.json.decode(dialect.standard(data, MAX_FILE_BYTES), type=DelayFile)
+    except ValueError as error:
+        raise BrokenBody(f"not a table of delay offsets: {error}") from None
+    file.logOffset = log_offset
+    return msgspec.json.format(msgspec.json.encode(file), indent=1)
 
 
 class DelayedMessages:

@@ -6,6 +6,7 @@ recall it. Delivery is the subject of `timers.py`.
 
 from collections.abc import Callable
 
+from turbopump.broker.acknowledgement import not_safe
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import timer_records
 from turbopump.broker.delay.level_records import TIMERS
@@ -131,8 +132,10 @@ class RecallHandler:
             offset, _, size = self._store_recall(handle, request)
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, region)
-        if not (await self._writer.acknowledgement.safe(offset + size)).is_safe:
-            return reply(request.command, ResponseCode.SYSTEM_ERROR, "the recall is not on disk", region)
+        safety = await self._writer.acknowledgement.safe(offset + size)
+        if not safety.is_safe:
+            remark = not_safe("the recall", safety.code)
+            return reply(request.command, ResponseCode.SYSTEM_ERROR, remark, region)
         ext = {"msgId": handle.unique_key, **region}
         return reply(request.command, ResponseCode.SUCCESS, SUCCESS_REMARK, ext)
 

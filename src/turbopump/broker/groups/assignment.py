@@ -3,7 +3,7 @@
 A Java client of 5.x with `setClientRebalance(false)` asks any broker of a topic for all the queues that it
 has to read, on every broker. So the queues come from a name server, the members from this broker, and the
 strategy is the one that clients use themselves. Queues are always read in pull mode: POP is not supported,
-and a tool that sets a group to POP is refused (401).
+and a tool that sets a group to POP is refused (401); PULL is stored (`request_modes.py`).
 
 In: the request of a member. Out: its queues, or none for a topic that no name server knows. The route of a
 topic is cached for a few seconds, since such a consumer asks every second; while no name server answers, the
@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
+from turbopump.broker.groups.request_modes import PULL, RequestModes
 from turbopump.broker.topics import TopicTable
 from turbopump.protocol.bodies import (
     MessageQueueAssignment,
@@ -53,7 +54,7 @@ Strategy: TypeAlias = Callable[[Sequence[T], Sequence[str], str], list[T]]
 CALL_TIMEOUT_S = 3.0  # of a call to a name server, as in any client; the consumer waits as long
 ROUTE_TTL_S = 5.0  # age at which a cached route is asked for again
 MAX_ROUTES = 10_000  # cached; consumers may ask for topics that do not exist
-BROADCASTING, PULL = "BROADCASTING", "PULL"
+BROADCASTING = "BROADCASTING"
 POP = ("POP", "1")  # the mode by name, or by number
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 NO_POP = (
@@ -147,12 +148,14 @@ class AssignmentHandler:
         members: Members[Connection],
         topics: TopicTable,
         groups: SubscriptionGroups,
+        modes: RequestModes,
         clock: Clock,
     ) -> None:
         self._topic_routes = routes
         self._members = members
         self._topics = topics
         self._groups = groups
+        self._modes = modes
         self._clock = clock
         self._trouble = RateLimitedLog(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
 
@@ -197,7 +200,7 @@ class AssignmentHandler:
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")
 
     def set_mode(self, request: Request[None]) -> Answer:
-        """Raises InvalidParameter for the request mode POP; answers other modes with success, without effect.
+        """Stores the request mode PULL of a group, for slaves; raises InvalidParameter for POP.
 
         The other refusals are Apache's.
         """
@@ -210,4 +213,5 @@ class AssignmentHandler:
             raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
         if wanted.mode.upper() in POP:
             raise InvalidParameter(NO_POP)
+        self._modes.put(wanted)
         return Answer()

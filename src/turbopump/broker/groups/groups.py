@@ -69,9 +69,7 @@ class SubscriptionGroups:
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
-        self._table = {
-            name: SubscriptionGroup(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS
-        }
+        self._table = _built_in()
         self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits; only READ is used here
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
@@ -177,6 +175,16 @@ class SubscriptionGroups:
         self.version = found.dataVersion
         return len(found.subscriptionGroupTable)
 
+    def copy(self, data: bytes) -> None:
+        """Makes the table that of a master's file, on a slave: groups that are not in it are gone."""
+        before, self._table = self._table, _built_in()
+        try:
+            self.load(data)
+        except BaseException:
+            self._table = before
+            raise
+        self.on_change()
+
     def dump(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self.to_wire()), indent=1)
 
@@ -195,3 +203,7 @@ class SubscriptionGroups:
             counter=self.version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
         )
         self.on_change()
+
+
+def _built_in() -> dict[str, SubscriptionGroup]:
+    return {name: SubscriptionGroup(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}

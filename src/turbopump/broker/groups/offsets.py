@@ -188,7 +188,9 @@ class CommittedOffsets:
 
     def drop_resets(self) -> None:
         """Drops all pending resets, when resets are to be made through the consumers; offsets stay as set."""
-        self._resets.clear()
+        if self._resets:
+            self._resets.clear()
+            self._changed()
 
     # All
 

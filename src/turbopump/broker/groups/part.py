@@ -43,8 +43,14 @@ async def build(context: Context) -> Part:
         resets,
         ConsumerRelay(members, topics, groups, context.store.log, context.broker_name),
         AssignmentHandler(
-            TopicRoutes(context.client, config.name_servers.addresses, clock), members, topics, groups, clock
+            TopicRoutes(context.client, config.name_servers.addresses, clock),
+            members,
+            topics,
+            groups,
+            tables.request_modes,
+            clock,
         ),
+        tables.request_modes,
     )
 
     def configure(changed: BrokerConfig) -> None:

@@ -134,13 +134,14 @@ class ReplicaAcknowledgement(Acknowledgement):
             why = "all are too far behind" if self._copies.slaves else "none is connected"
             log.warning("No slave is in reach (%s): sends are answered SLAVE_NOT_AVAILABLE", why)
 
-    async def on_disk(self, end: int) -> bool:
-        """Waits until records below `end` are on this disk and at enough slaves; False: failed, timed out.
+    async def disk_code(self, end: int) -> ResponseCode:
+        """Waits until records below `end` are on this disk and at enough slaves; returns OK, or what failed.
 
         Without a slave within reach this broker's disk is enough, as for a send.
         """
-        if not await self._own.on_disk(end):
-            return False
+        own = await self._own.disk_code(end)
+        if own is not ResponseCode.SUCCESS:
+            return own
         outcome: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
 
         def done(count: CopyCount, code: ResponseCode) -> None:
@@ -148,7 +149,8 @@ class ReplicaAcknowledgement(Acknowledgement):
                 outcome.set_result(code)
 
         self._when_copied(end, done)
-        return await outcome is not ResponseCode.FLUSH_SLAVE_TIMEOUT
+        is_late = await outcome is ResponseCode.FLUSH_SLAVE_TIMEOUT
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT if is_late else ResponseCode.SUCCESS
 
     @property
     def unsafe_bytes(self) -> int:

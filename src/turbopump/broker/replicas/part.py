@@ -7,6 +7,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
+from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas import slave_commits
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
@@ -15,6 +16,7 @@ from turbopump.broker.replicas.in_sync_rule import InSyncRule
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
+from turbopump.broker.replicas.slave_retention import SlaveRetention
 from turbopump.broker.replicas.slave_rules import SlaveRules
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
 from turbopump.protocol.addresses import HA_PORT_STEP
@@ -24,6 +26,7 @@ from turbopump.replication.master import Master, MasterRules, Table
 from turbopump.replication.metadata import INTERVAL_S, MetadataPuller
 from turbopump.replication.sent_log import StoreLog
 from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
+from turbopump.store.flags import Reason
 
 
 @dataclass(kw_only=True)
@@ -44,7 +47,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     config, store, tables = context.config(), context.store, context.tables
     rules, files = config.replication, context.files
     slave_commits.forget(files)
-    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE)
+    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE, REQUEST_MODES_FILE)
 
     def all_tables() -> list[Table]:
         """Returns the tables for a slave that connects, with the progress of delays and transactions."""
@@ -53,6 +56,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
             (GROUPS_FILE, tables.groups.dump(), 0),
             (tables.offsets.file_name, b"".join(tables.offsets.slices(is_saved=False)), 0),
             (FILTER_FILE, tables.filters.dump(), 0),
+            (REQUEST_MODES_FILE, tables.request_modes.dump(), 0),
         ]
         progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
         end = store.log.end
@@ -140,7 +144,6 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
     broker = SlaveBroker(
         context.config,
         tables,
-        context.table_files,
         files,
         context.registration,
         context.client,
@@ -151,16 +154,21 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.part(ConsumePart).pulls.master_seen,
     )
     progress = context.role.progress
+    comparison = LogComparison(context.client, store.replica)
     slave = Slave(
         store.replica,
-        LogComparison(context.client, store.replica),
+        comparison,
         progress,
         broker,
         context.network,
         clock,
         SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
     )
-    puller = MetadataPuller(context.client, slave.take_table)
+    retention = SlaveRetention(
+        slave, comparison, store.replica, progress, lambda: store.flags.is_set(Reason.DISK_FULL)
+    )
+    store.retention.guards.append(retention.may_delete)
+    puller = MetadataPuller(context.client, comparison, slave.take_table, slave.hold_table)
 
     async def copy_tables() -> None:
         """Asks an Apache master for its tables at intervals; a master of ours pushes them."""

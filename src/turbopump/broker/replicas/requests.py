@@ -1,4 +1,4 @@
-"""Answers requests about copies: of slaves (43, 402, 9711), of tools (907, 9712). Promotes a slave (9713)."""
+"""Answers requests about copies: of slaves (43, 9711), of tools (907, 9712). Promotes a slave (9713)."""
 
 import logging
 import zlib
@@ -30,9 +30,6 @@ from turbopump.replication.progress import CopyProgress
 from turbopump.replication.slave import Slave, SlaveState
 
 log = logging.getLogger(__name__)
-
-NO_REQUEST_MODES = b'{"messageRequestModeMap":{}}'
-
 
 Promote = Callable[[MasterRole], None]
 """Has the process start this broker again as a master, after the present request was answered."""
@@ -70,7 +67,6 @@ class ReplicaHandler:
     def routes(self) -> Routes:
         return {
             RequestCode.GET_ALL_CONSUMER_OFFSET: Route(None, self.offsets),
-            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: Route(None, self.request_modes),
             RequestCode.GET_BROKER_HA_STATUS: Route(None, self.ha_status),
             RequestCode.REPLICA_COMPARE: Route(ReplicaCompareRequest, self.compare),
             RequestCode.REPLICA_STATUS: Route(None, self.status),
@@ -80,10 +76,6 @@ class ReplicaHandler:
     def offsets(self, request: Request[None]) -> Answer:
         """Answers a slave with all committed offsets, in quotes: a 5.5 slave cannot read bare numbers."""
         return Answer(body=b"".join(self._offsets.slices(is_saved=False)))
-
-    def request_modes(self, request: Request[None]) -> Answer:
-        """Answers a slave that no group has a request mode of its own: POP is not served."""
-        return Answer(body=NO_REQUEST_MODES)
 
     def compare(self, request: Request[ReplicaCompareRequest]) -> Answer:
         """Answers the extent of the log, and a checksum of the part of [begin, end) that it has."""

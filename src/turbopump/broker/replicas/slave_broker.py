@@ -11,14 +11,16 @@ from functools import partial
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.delay import levels
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.groups.offsets import end_of_queue
+from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.persist import PersistedTable
 from turbopump.broker.registration import NameServerRegistration
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, RoleChange
 from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.storage import Storage
-from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, TableFiles, Tables
+from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, Tables
 from turbopump.broker.transactions.transactions import GROUP as TRANSACTION_GROUP
 from turbopump.protocol.addresses import join_address, split_address
 from turbopump.remoting.client import Client
@@ -39,7 +41,6 @@ class SlaveBroker:
         self,
         config: Callable[[], BrokerConfig],
         tables: Tables,
-        table_files: TableFiles,
         files: ConfigFiles,
         registration: NameServerRegistration,
         client: Client,
@@ -53,7 +54,6 @@ class SlaveBroker:
         self.state = SlaveState.SEARCHING
         self._config = config
         self._tables = tables
-        self._table_files = table_files
         self._registration = registration
         self._store = store
         self._clock = clock
@@ -64,9 +64,10 @@ class SlaveBroker:
         self._known: dict[str, bytes] = {}  # the last contents of each table
         self._takes: dict[str, Callable[[bytes], None]] = {
             TOPICS_FILE: tables.topics.copy,
-            GROUPS_FILE: self._take_groups,
+            GROUPS_FILE: tables.groups.copy,
             tables.offsets.file_name: self._take_offsets,
             FILTER_FILE: self._take_filters,
+            REQUEST_MODES_FILE: self._take_request_modes,
             DELAY_FILE: lambda contents: self._take_progress(DELAY_FILE, contents),
             TRANSACTION_FILE: lambda contents: self._take_progress(TRANSACTION_FILE, contents),
         }
@@ -98,9 +99,11 @@ class SlaveBroker:
         master = self.master() if follows else None
         self._commits.follow(None if master is None else master.broker)
 
-    def table(self, name: str, contents: bytes) -> None:
+    def table(self, name: str, contents: bytes, counted: int | None = None) -> None:
         """Replaces a table by the master's `contents`, if they are new. Raises BrokenBody if unreadable."""
         take = self._takes.get(name)
+        if counted is not None and name == DELAY_FILE:
+            contents = levels.with_log_offset(contents, counted)
         if take is not None and self._known.get(name) != contents:
             take(contents)
             self._known[name] = contents
@@ -115,10 +118,6 @@ class SlaveBroker:
 
     # tables
 
-    def _take_groups(self, contents: bytes) -> None:
-        self._tables.groups.load(contents)
-        self._table_files.groups.changed()
-
     def _take_offsets(self, contents: bytes) -> None:
         """Replaces the committed offsets by the master's; commits made here that the master lacks stay.
 
@@ -131,6 +130,10 @@ class SlaveBroker:
     def _take_filters(self, contents: bytes) -> None:
         self._tables.filters.load(contents)
         self._tables.filters.on_change()
+
+    def _take_request_modes(self, contents: bytes) -> None:
+        self._tables.request_modes.load(contents)
+        self._tables.request_modes.on_change()
 
     def _take_progress(self, name: str, contents: bytes) -> None:
         """Saves the master's progress of delays or transactions to a file, for when this broker is master."""

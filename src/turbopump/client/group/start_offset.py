@@ -20,7 +20,7 @@ from turbopump.client.group.offsets import OffsetStore
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import Puller
 from turbopump.client.settings import ConsumeFromWhere, ReadingSettings
-from turbopump.client.times import past_ms
+from turbopump.client.times import start_ms
 from turbopump.protocol.names import RETRY_PREFIX
 
 HALF_AN_HOUR_MS = 1_800_000
@@ -67,4 +67,4 @@ class StartOffset:
         asked = self.settings.consume_timestamp
         if asked is None:
             return self.started_ms - HALF_AN_HOUR_MS
-        return past_ms(asked, self.started_ms, "consume_timestamp")
+        return start_ms(asked, self.started_ms, "consume_timestamp")

@@ -17,6 +17,7 @@ import msgspec
 
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, starts_in
 from turbopump.runtime.disk import Entry, SystemDisk
+from turbopump.store.location import find_store
 from turbopump.store.scan import measure_at
 from turbopump.store.segment import NAME_DIGITS
 from turbopump.store.times import timestamp_at
@@ -153,10 +154,10 @@ def mapped(path: str) -> Data:
 
 def store_in(directory: str) -> str:
     """Returns the directory, or its subdirectory `store`, whichever has a commit log. Raises NoStore."""
-    for candidate in (directory, os.path.join(directory, "store")):
-        if os.path.isdir(os.path.join(candidate, "commitlog")):
-            return candidate
-    raise NoStore(f"{directory}: not a store, there is no commitlog/ in it")
+    found = find_store(directory)
+    if found is None:
+        raise NoStore(f"{directory}: not a store, there is no commitlog/ in it")
+    return found
 
 
 def _directories(path: str) -> list[Entry]:

@@ -17,7 +17,7 @@ from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.ledger.ledger import BookForgotten, Change, LedgerBooks, read_change
 from turbopump.broker.transactions.recovery import records
 from turbopump.protocol import properties
-from turbopump.protocol.errors import BrokenBody, FlushDiskTimeout, Refused
+from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
@@ -62,9 +62,11 @@ class LedgerLog:
         self._noted(change, appended)
 
     async def safe(self, id: str) -> None:
-        """Waits until all changes of the id's book are synced to disk. Raises FlushDiskTimeout."""
-        if not await self._writer.acknowledgement.on_disk(self._end.get(id, 0)):
-            raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
+        """Waits until all changes of the id's book are on disk, and at slaves that are waited for.
+
+        Raises FlushDiskTimeout or FlushSlaveTimeout.
+        """
+        await self._writer.acknowledgement.require_on_disk(self._end.get(id, 0), "the entry of the ledger")
 
     async def rescue(self, below: int) -> bool:
         """Rewrites books that need records below physical offset `below`. True: the copies are on disk.

@@ -19,7 +19,7 @@ from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
 from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.protocol import ledger as wire
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import FlushDiskTimeout, IllegalOperation, InvalidParameter, QueryNotFound
+from turbopump.protocol.errors import IllegalOperation, InvalidParameter, QueryNotFound
 from turbopump.protocol.headers.ledger import (
     LedgerDecideRequest,
     LedgerEndRequest,
@@ -118,8 +118,7 @@ class LedgerHandler:
             raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
         highest = self._ledger.books[id].highest
         self._log.write(change)
-        if not await self._acknowledgement.on_disk(self._store.log.end):
-            raise FlushDiskTimeout("cannot write the ledger to disk; ask again")
+        await self._acknowledgement.require_on_disk(self._store.log.end, "the entry of the ledger")
         log.warning("Forgot transactional id %s on request; its batches were decided up to %d", id, highest)
         return Answer()
 
@@ -132,8 +131,8 @@ class LedgerHandler:
         counts = await self._settlement.settle(header.id, header.batch, MAX_ENDED)
         left = self._settlement.left(header.id, header.batch)
         is_last = not left or not counts.total
-        if is_last and not await self._acknowledgement.on_disk(self._store.log.end):
-            raise FlushDiskTimeout("cannot write the ended half messages to disk; ask again")
+        if is_last:
+            await self._acknowledgement.require_on_disk(self._store.log.end, "the end of the half messages")
         if header.settled and not left:
             self._ledger.settled(header.id, header.batch)
         return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))
