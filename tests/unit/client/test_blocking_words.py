@@ -58,3 +58,11 @@ def test_no_docstring_of_a_blocking_class_advises_await(kind: type[Any]) -> None
 @pytest.mark.parametrize("name", ["begin", "commit", "rollback", "unknown", "end"])
 def test_a_blocking_transaction_is_described_as_the_other(name: str) -> None:
     assert inspect.getdoc(getattr(Transaction, name)) == inspect.getdoc(getattr(AsyncTransaction, name))
+
+
+def test_a_transaction_that_has_not_begun_says_so_in_the_same_words() -> None:
+    with Cluster(clock="virtual") as cluster, cluster.producer() as producer:
+        transaction = producer.transaction(Message("orders", b"x"))
+        with pytest.raises(ClientError, match="has not begun") as raised:
+            assert transaction.receipt
+        assert "async" not in str(raised.value)
