@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import again
 
 from . import compare, mqadmin, peers, recordings
 from .allowed import Allowed
@@ -88,5 +89,14 @@ def test_every_allowed_difference_of_mqadmin_is_still_needed() -> None:
 def test_mqadmin_still_prints_of_apaches_servers_what_was_recorded(
     client: str, server: str, tmp_path: Path
 ) -> None:
-    found = list(compare.differences(recordings.load(client, server), mqadmin.ask(client, server, tmp_path)))
+    """Apache's servers may be late beside other tests: then a fresh cluster is asked, and the run says so."""
+    found = _changed(client, server, tmp_path / "first")
+    if found:
+        again.record(f"{client} on {server} differed from the recording", compare.listing(found))
+        found = _changed(client, server, tmp_path / "second")
     assert not found, compare.listing(found) + "\nIf Apache is right: make record"
+
+
+def _changed(client: str, server: str, work: Path) -> list[compare.Difference]:
+    work.mkdir()
+    return list(compare.differences(recordings.load(client, server), mqadmin.ask(client, server, work)))

@@ -80,7 +80,8 @@ def charset(word: str) -> str:
 def choice(*words: str) -> Callable[[str], str]:
     def read(word: str) -> str:
         if word.strip() not in words:
-            raise ValueError(" or ".join((", ".join(words[:-1]), words[-1])))
+            *others, last = words
+            raise ValueError(f"{', '.join(others)} or {last}" if others else last)
         return word.strip()
 
     return read

@@ -18,7 +18,7 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.protocol import bodies
 from turbopump.protocol.addresses import MASTER_ID
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound, refusal
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
@@ -144,17 +144,20 @@ class RouteCache:
     async def find(self, topic: str) -> TopicRoute:
         """Returns the cached route, or asks for it if missing or in doubt. Raises TopicNotFound or OSError.
 
-        Raises TopicNotFound when no broker has the topic, OSError when no name server answers and no route is
-        cached.
+        Raises TopicNotFound when no broker has the topic. When no name server answers, or one refuses for
+        another reason, a cached route in doubt is returned; without one, OSError or the refusal is raised.
         """
         known = self._known.get(topic)
         if known is not None and topic not in self._doubted:
             return known
         try:
             return await self.refresh(topic)
-        except OSError:
+        except TopicNotFound:
+            raise
+        except (OSError, Refused, BrokenBody) as error:
             if known is None:
                 raise
+            self._cannot_refresh(topic, error)
             return known
 
     def known(self, topic: str) -> TopicRoute | None:
@@ -172,19 +175,21 @@ class RouteCache:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a name server now and caches the route; a refusal, which is raised, drops the cached one.
+        """Asks a name server now and caches the route; TopicNotFound, which is raised, drops the cached one.
 
-        Raises TopicNotFound or another Refused, or OSError when no name server answers.
+        Raises another Refused, or OSError when no name server answers: then the cached route stays.
         """
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)
-        self._doubted.discard(topic)
-        if answer.code != 0:
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self._known.pop(topic, None)
+            self._doubted.discard(topic)
+        if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer.code, answer.remark)
         before = self._known.get(topic)
         route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
+        self._doubted.discard(topic)
         if before is not None and not route.addresses <= before.addresses:
             self.on_new_address()
         return route
@@ -195,7 +200,7 @@ class RouteCache:
             await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
-        """Refreshes one route; when no name server answers or knows the topic, the old route stays."""
+        """Refreshes one route; on any failure the old route stays. One other than TopicNotFound is logged."""
         kept = self._known.get(topic)
         try:
             await self.refresh(topic)
@@ -203,7 +208,10 @@ class RouteCache:
             if kept is not None:
                 self._known[topic] = kept
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.log(topic, "Cannot refresh the route of %s: %s", topic, error)
+            self._cannot_refresh(topic, error)
+
+    def _cannot_refresh(self, topic: str, error: Exception) -> None:
+        self._failures.log(topic, "Cannot refresh the route of %s: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
         """Returns the address at which to read a queue: the master, else a slave.

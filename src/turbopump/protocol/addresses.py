@@ -5,6 +5,7 @@ Apache writes and what our pages show; `,` is accepted as well, since no address
 resolves a name or opens a socket.
 """
 
+import ipaddress
 import re
 
 MASTER_ID = 0
@@ -23,13 +24,21 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Splits `host:port`; removes brackets around an IPv6 host. Raises ValueError for a bad host or port."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or not _is_host(host):
+    """Splits `host:port`; removes brackets around an IPv6 host. Raises ValueError for a bad host or port.
+
+    The brackets may be missing, as in routes and settings of Apache: the last colon is before the port.
+    """
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        is_host = _is_ipv6(host)
+    else:
+        is_host = _is_ipv6(host) if ":" in host else _is_name(host)
+    if not is_host or not port.isascii() or not port.isdecimal():
         raise ValueError(f"an address must be host:port, got {address!r}")
     if int(port) > MAX_PORT:
         raise ValueError(f"an address must be host:port with a port of at most {MAX_PORT}, got {address!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host, int(port)
 
 
 def join_address(host: str, port: int) -> str:
@@ -39,14 +48,24 @@ def join_address(host: str, port: int) -> str:
 
 def has_host_and_port(text: str) -> bool:
     """Tells whether `text` has a host and, after the last colon, a port from 1 to 65535."""
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT
+    try:
+        return split_address(text)[1] > 0
+    except ValueError:
+        return False
 
 
-def _is_host(host: str) -> bool:
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_name(host: str) -> bool:
     # For other names the resolver raises UnicodeError, which is no OSError and does not name the host.
     if host.isascii():
-        return not host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+        return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
     try:
         return bool(host.encode("idna"))
     except UnicodeError:

@@ -146,7 +146,7 @@ class Slave:
             self._backlog.close()
 
     def hold_table(self, name: str, contents: bytes, end: int) -> None:
-        """Passes a table to the listener once the log is copied up to `end`, the master's end after its answer."""
+        """Passes a table to the listener once the log is copied up to `end`, where the master's ended."""
         self._held.put(name, contents, end)
 
     def take_table(self, name: str, contents: bytes, counted: int | None = None) -> None:

@@ -4,6 +4,7 @@ A queue is opened when it is first asked for; an unused one costs nothing. Its f
 `queue_files.py`.
 """
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Container, Iterator
@@ -20,8 +21,15 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import is_no_room
 from turbopump.store.queue_files import QueueFiles, batch_topics, is_directory_name
 
+log = logging.getLogger(__name__)
+
 MAX_AWAITED = 20_000  # light queues without messages that are remembered
 MAX_WAITING_BYTES = 64 << 20  # entries, all queues together, that recovery on a full disk keeps in memory
+
+KEPT_KIND = (
+    "Topic %s is now %s topic with queue.type=BatchCQ, but has queues of the other kind, which are kept. "
+    "Stop the broker and remove %s: the queues are rebuilt from the commit log"
+)
 
 
 class QueueCounts(NamedTuple):
@@ -149,10 +157,17 @@ class ConsumeQueues:
     # changing
 
     def set_kind(self, topic: str, of_batches: bool) -> None:
-        """Decides, before a topic is used, whether it has batch queues. Existing queues keep their kind."""
-        if of_batches:
+        """Sets whether a topic has batch queues. If it has queues of the other kind, logs that they are kept.
+
+        That happens on a slave that copies messages of a new topic before the table with its kind.
+        """
+        if of_batches == (topic in self.files.batch_topics):
+            return
+        if self.of(topic):
+            log.error(KEPT_KIND, topic, "a" if of_batches else "no", self.files.topic_directory(topic))
+        elif of_batches:
             self.files.batch_topics.add(topic)
-        elif topic in self.files.batch_topics and not self.of(topic):
+        else:
             self.files.batch_topics.discard(topic)
 
     def take_counts(self) -> list[QueueCounts]:

@@ -13,6 +13,7 @@ The last number is reserved and 0 in Apache's units; in ours it is the milliseco
 A unit that must not fire any more becomes one that recalls nothing, for Apache as well as for us.
 """
 
+import logging
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from typing import NamedTuple
 
 from turbopump.runtime.disk import Disk, PlainFile
 from turbopump.store.segment import NAME_DIGITS, file_name
+
+log = logging.getLogger(__name__)
 
 UNIT = struct.Struct(">iqiqiqiiq")
 UNIT_SIZE = UNIT.size
@@ -33,10 +36,16 @@ DEFAULT, ROLL, RECALL = 1, 2, 4
 DEAD = DEFAULT | RECALL
 NONE = -1  # no previous unit
 MAX_SLOT_MS = 1_000
+UNKNOWN = 1 << 63  # above every offset
 
 REWRITTEN = 1 << 20
 BLOCK = 1 << 16  # bytes of one read
 CHAIN_BLOCK = 1 << 12  # bytes of one read along a chain: its units may be near one another, or far
+
+KEPT = (
+    "Cannot tell whether %s has timers that still wait; it is kept, since its last unit is damaged. "
+    "`turbopump store verify` shows the damage"
+)
 
 
 class Unit(NamedTuple):
@@ -142,6 +151,7 @@ class TimerLog:
         self._has_new_names = False  # files whose names are not synced yet
         self._files: dict[int, PlainFile] = {}
         self._unsynced: set[int] = set()
+        self._doubtful: set[int] = set()  # files that a warning named
         self._tail = bytearray()
         found = files_of(directory, disk)
         self._starts, self._strays = found.starts, found.strays
@@ -244,7 +254,10 @@ class TimerLog:
                     file.write_at(at, file.read_at(at, REWRITTEN))
 
     def delete_before(self, log_min: int) -> None:
-        """Removes files whose units all point to commit log offsets below `log_min`, never the last file."""
+        """Removes files whose units all point to commit log offsets below `log_min`, never the last file.
+
+        A file of which this cannot be told, because units are damaged, is kept with a warning.
+        """
         while len(self._starts) > 1 and self._last_offset(self._starts[0]) < log_min:
             self._remove(self._starts[0])
             self.begin = self._starts[0]
@@ -284,10 +297,25 @@ class TimerLog:
         return self._block
 
     def _last_offset(self, start: int) -> int:
-        """Returns the commit log offset in the last unit of a full file; -1 when it is unreadable."""
+        """Returns an upper bound of the commit log offsets in a full file: the offset in its last unit.
+
+        If that is unreadable, one less than the offset in the first unit of a later file, since offsets
+        ascend; if all these are unreadable, UNKNOWN.
+        """
         count = (self.file_size - BLANK.size) // UNIT_SIZE
-        unit = self.unit(start + (count - 1) * UNIT_SIZE)
-        return unit.offset if unit is not None else -1
+        if (last := self._sound_unit(start + (count - 1) * UNIT_SIZE)) is not None:
+            return last.offset
+        for later in self._starts:
+            if later > start and (first := self._sound_unit(later)) is not None:
+                return first.offset - 1
+        if start not in self._doubtful:
+            self._doubtful.add(start)
+            log.warning(KEPT, self._path(start))
+        return UNKNOWN
+
+    def _sound_unit(self, at: int) -> Unit | None:
+        unit = self.unit(at)
+        return unit if unit is not None and unit.is_sound else None
 
     # files
 

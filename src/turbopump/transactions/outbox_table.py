@@ -91,9 +91,10 @@ class OutboxTable:
         return key
 
     def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> DialectSteps[list[Pending]]:
-        """Returns steps that take and return up to `most` due rows for the relay with this token.
+        """Returns steps that take and return up to `most` due rows under a token, which must be new.
 
-        Other relays leave them alone for `lease_ms`. One relay at a time is here: one that looked while
+        With the token of an earlier take, rows of that one which are not settled would be returned too.
+        Other relays leave the rows alone for `lease_ms`. One relay at a time is here: one that looked while
         another takes rows would not see that a lane is taken. On PostgreSQL the clock of the server counts.
         """
 

@@ -105,6 +105,14 @@ def test_readers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"), [(("a",), "a"), (("a", "b"), "a or b"), (("a", "b", "c"), "a, b or c")]
+)
+def test_a_word_that_is_no_choice_is_answered_with_the_choices(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        choice(*words)("x")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("resetOffsetByTime", "-g", "readers", "-t", "orders", "-s", "1700000000"),

@@ -136,6 +136,17 @@ async def test_a_group_can_only_be_set_to_pull(
         assert remark in (answer.remark or "")
 
 
+@pytest.mark.parametrize(("mode", "is_there"), [("POP", False), ("PULL", True)])
+@virtual
+async def test_a_refused_mode_creates_no_group(mode: str, is_there: bool) -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        wanted = bodies.SetMessageRequestModeRequestBody(consumerGroup="new", mode=mode, topic="orders")
+        await call(town, 0, RequestCode.SET_MESSAGE_REQUEST_MODE, wanted.encode())
+        answer = await call(town, 0, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, b"")
+        assert (b'"new"' in answer.body) == is_there
+
+
 def test_only_queues_that_can_be_read_are_divided() -> None:
     data = [
         bodies.QueueData("b", 6, 1, writeQueueNums=4),

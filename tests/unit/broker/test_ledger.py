@@ -1,10 +1,14 @@
 """The books of decisions, without disk and network."""
 
+from typing import cast
+
 import msgspec
 import pytest
+from tests.unit.store.kit import HandClock
 
 from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, HalfDecision, step
 from turbopump.broker.transactions.ledger import ledger as books
+from turbopump.broker.transactions.ledger.expiry import BookExpiry
 from turbopump.broker.transactions.ledger.ledger import (
     MAX_ENTRY_BYTES,
     MAX_PAST_RUNS,
@@ -15,6 +19,8 @@ from turbopump.broker.transactions.ledger.ledger import (
     read_change,
     verdict,
 )
+from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
 from turbopump.protocol import properties
 from turbopump.protocol.errors import (
@@ -262,6 +268,39 @@ def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> No
     assert entry_of(again.books["id"], 4) == books.NO_WINNERS, "batch 4 is not written again"
     assert judged(again, 5, "x", "r2") is None
     assert decide(again, 5, "x", run="r2").tokens == ("x",)
+
+
+class RefusingLog:
+    """A ledger log that applies the first `most` changes and refuses the others."""
+
+    def __init__(self, ledger: LedgerBooks, most: int) -> None:
+        self._ledger = ledger
+        self._left = most
+
+    def write(self, change: books.Change) -> None:
+        if not self._left:
+            raise SystemBusy("the disk is full")
+        self._left -= 1
+        self._ledger.apply(change, 9_000_000)
+
+
+class NothingOpen:
+    """A settlement without open half messages."""
+
+    def count(self, id: str) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_a_round_of_expiry_counts_the_books_that_were_expired_before_a_refusal(most: int) -> None:
+    ledger = LedgerBooks(HOME)
+    for id in ("a", "b", "c"):
+        ledger.apply(books.BookOpened(id, "r1", HOME), 1000)
+    written = cast(LedgerLog, RefusingLog(ledger, most))
+    expiry = BookExpiry(ledger, written, cast(Settlement, NothingOpen()), lambda: 1, HandClock(9_000_000))
+    assert expiry.round() == most
+    assert sum(1 for book in ledger.books.values() if book.expired_ms) == most
+    assert len(ledger.idle(9_000_000)) == 3 - most
 
 
 def test_expired_books_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from turbopump import Admin, Consumer, Message, MessageQueue, Producer, PullConsumer
+from turbopump.client.blocking.transacting import Transaction
 from turbopump.client.errors import ClientError
+from turbopump.client.produce.transaction import AsyncTransaction
 from turbopump.testing import Cluster
 
 KINDS = [Producer, Consumer, PullConsumer, Admin]
@@ -51,3 +53,16 @@ def test_no_docstring_of_a_blocking_class_advises_await(kind: type[Any]) -> None
         if not name.startswith("_"):
             assert "await " not in words, name
     assert "await " not in (inspect.getdoc(kind) or "").replace("await_termination", "")
+
+
+@pytest.mark.parametrize("name", ["begin", "commit", "rollback", "unknown", "end"])
+def test_a_blocking_transaction_is_described_as_the_other(name: str) -> None:
+    assert inspect.getdoc(getattr(Transaction, name)) == inspect.getdoc(getattr(AsyncTransaction, name))
+
+
+def test_a_transaction_that_has_not_begun_says_so_in_the_same_words() -> None:
+    with Cluster(clock="virtual") as cluster, cluster.producer() as producer:
+        transaction = producer.transaction(Message("orders", b"x"))
+        with pytest.raises(ClientError, match="has not begun") as raised:
+            assert transaction.receipt
+        assert "async" not in str(raised.value)

@@ -10,7 +10,7 @@ from tests.unit.client.producing import producer, producing, stored
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.produce.producer import Producer
-from turbopump.protocol import properties
+from turbopump.protocol import names, properties
 
 QUESTION = Message("questions", b"what time is it?")
 
@@ -48,6 +48,23 @@ async def test_a_request_to_a_topic_that_it_creates_is_answered_too() -> None:
         asked = asyncio.create_task(asker.request(QUESTION))
         await knowing.reply(await next_question(town), b"noon")
         assert (await asked).body == b"noon"
+
+
+@virtual
+async def test_a_reply_with_a_namespace_goes_to_the_reply_topic_that_each_broker_has() -> None:
+    async with (
+        cluster() as town,
+        producing(town, namespace="team") as asker,
+        producing(town, group="knowing", namespace="team") as knowing,
+    ):
+        await town.create_topic("team%questions", queues=1)
+        asked = asyncio.create_task(asker.request(QUESTION))
+        await town.clock.sleep(0.5)
+        (question,) = await stored(town, "team%questions")
+        await knowing.reply(question, b"noon")
+        assert (await asked).body == b"noon"
+        found = [topic for topic in await topics(town) if topic.endswith(names.REPLY_POSTFIX)]
+        assert found == ["DefaultCluster_REPLY_TOPIC"]
 
 
 @virtual

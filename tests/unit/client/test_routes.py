@@ -4,11 +4,11 @@ from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_t
 from turbopump.client.errors import Unreachable
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.routes import RoundRobin, RouteCache, route_of
+from turbopump.client.routes import RoundRobin, RouteCache, TopicRoute, route_of
 from turbopump.protocol import bodies
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import reply
-from turbopump.protocol.errors import TopicNotFound
+from turbopump.protocol.errors import SystemBusy, TopicNotFound
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import run_virtual
 
@@ -62,6 +62,56 @@ def test_a_topic_that_is_gone_is_not_found_any_more() -> None:
     routes.doubt("t")
     with pytest.raises(TopicNotFound):
         run_virtual(routes.find("t"))
+
+
+@pytest.fixture
+def busy() -> tuple[RouteCache, TopicRoute]:
+    """A route that is known, of a name server that has become busy."""
+    cluster = Cluster()
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
+    known = run_virtual(routes.find("t"))
+    cluster.on(NAMESRV, ROUTE, lambda request: reply(request, ResponseCode.SYSTEM_BUSY, "busy"))
+    return routes, known
+
+
+def test_a_known_route_stays_when_a_name_server_refuses_to_renew_it(
+    busy: tuple[RouteCache, TopicRoute],
+) -> None:
+    routes, known = busy
+    run_virtual(routes.renew("t"))
+    assert routes.known("t") == known
+
+
+def test_a_route_in_doubt_still_serves_while_a_name_server_refuses(
+    busy: tuple[RouteCache, TopicRoute],
+) -> None:
+    routes, known = busy
+    routes.doubt("t")
+    assert run_virtual(routes.find("t")) == known
+
+
+def test_a_refusal_is_raised_to_one_who_asks_a_name_server_now_and_the_route_stays(
+    busy: tuple[RouteCache, TopicRoute],
+) -> None:
+    routes, known = busy
+    with pytest.raises(SystemBusy):
+        run_virtual(routes.refresh("t"))
+    assert routes.known("t") == known
+    with pytest.raises(SystemBusy):
+        run_virtual(routes.find("other"))
+
+
+def test_a_route_stays_in_doubt_until_a_name_server_has_told_it() -> None:
+    cluster = Cluster()
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
+    run_virtual(routes.find("t"))
+    routes.doubt("t")
+    cluster.on(NAMESRV, ROUTE, lambda request: reply(request, ResponseCode.SYSTEM_BUSY, "busy"))
+    run_virtual(routes.find("t"))
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_B}))
+    assert run_virtual(routes.find("t")).master("a") == BROKER_B
 
 
 def test_a_new_topic_gets_at_most_four_queues_per_broker_of_the_pattern() -> None:

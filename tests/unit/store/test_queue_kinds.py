@@ -262,6 +262,31 @@ def test_a_topic_that_is_made_anew_may_have_the_other_kind_of_queues() -> None:
     assert len(inner_bodies(store)) == 15
 
 
+def test_a_topic_with_queues_keeps_their_kind_and_what_to_do_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A slave may copy messages of a new topic before the table of topics that names its kind."""
+    disk = new_disk()
+    store = store_on(disk)
+    store.log.append([draft(store.queues.queue("P", 0), b"one")])
+    store.queues.set_kind("P", True)
+    store.log.append([draft(store.queues.queue("P", 0), b"two")])
+    store.queues.write_out(100)
+    assert [queue.is_batch for queue in store.queues.of("P")] == [False]
+    assert disk.exists("/store/consumequeue/P/0")
+    assert not disk.exists("/store/batchconsumequeue/P")
+    assert len(caplog.messages) == 1
+    assert "/store/consumequeue/P" in caplog.text
+
+
+def test_the_kind_may_be_named_again_while_messages_are_there(caplog: pytest.LogCaptureFixture) -> None:
+    store = store_on(new_disk())
+    fill_batches(store)
+    store.queues.set_kind("B", True)
+    assert len(inner_bodies(store)) == 15
+    assert not caplog.messages
+
+
 def test_queues_of_the_wrong_kind_are_refused_with_what_to_do() -> None:
     disk = new_disk()
     store_on(disk)._lock.release()

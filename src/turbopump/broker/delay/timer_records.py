@@ -275,7 +275,7 @@ def name_of_copy(record: Record) -> Name | None:
     if (
         not key
         or not find(record.properties, _DEQUEUED)
-        or level_records.origin(record.prepared_transaction_offset)
+        or level_records.origin(record.prepared_transaction_offset) is not None
     ):
         return None
     times = _times(record) if record.topic == TIMER_TOPIC else 0

@@ -209,9 +209,9 @@ class AssignmentHandler:
             raise NoPermission("retry topic is not allowed to set mode")
         if self._topics.find(wanted.topic) is None:
             raise TopicNotFound(f"Topic {wanted.topic} not exist!")
-        if self._groups.find_or_create(wanted.consumerGroup) is None:
-            raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
         if wanted.mode.upper() in POP:
             raise InvalidParameter(NO_POP)
+        if self._groups.find_or_create(wanted.consumerGroup) is None:
+            raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
         self._modes.put(wanted)
         return Answer()

@@ -95,17 +95,17 @@ class Transaction:
         return self._producer._run(lambda _: self._core.begin())
 
     def commit(self) -> None:
-        """Makes the message visible to consumers. Raises Refused when it was rolled back before."""
+        """Commits: consumers see the message. A broker not reached asks later. Refused if rolled back."""
         self.end(Decision.COMMIT)
 
     def rollback(self) -> None:
-        """Discards the message: no consumer will see it. Raises Refused when it was committed before."""
+        """Rolls back: no consumer sees the message; a broker not reached asks later. Refused if committed."""
         self.end(Decision.ROLLBACK)
 
     def unknown(self) -> None:
-        """Leaves the transaction open: the broker will ask `check` how it ended."""
+        """Leaves the transaction open: the broker will ask a producer of the group how it ended."""
         self.end(Decision.UNKNOWN)
 
     def end(self, decision: Decision) -> None:
-        """Ends the transaction by this decision. Raises Refused when it was ended otherwise before."""
+        """Tells the broker the decision; without a confirmation the broker will ask. Raises Refused."""
         self._producer._run(lambda _: self._core.end(decision))

@@ -49,6 +49,7 @@ class MessagePacker:
         template = self._templates.get(message.topic) or self.template(message.topic)
         body = message.body
         if marks is not None and marks.get(properties.MESSAGE_TYPE) == REPLY:
+            # Brokers have the reply topic without namespace; Apache's client adds one, and so makes another.
             template = self._new_template(message.topic).but(RequestCode.SEND_REPLY_MESSAGE_V2)
         is_raw = False
         if len(body) >= self.settings.compress_msg_body_over_howmuch:

@@ -93,7 +93,7 @@ class AsyncTransaction:
     def receipt(self) -> SendResult:
         """The receipt of the half message. Raises NotRunning before the transaction has begun."""
         if self._receipt is None:
-            raise NotRunning("the transaction has not begun: use `async with`")
+            raise NotRunning("the transaction has not begun: call `begin`, or enter its block")
         return self._receipt
 
     async def __aenter__(self) -> Self:

@@ -45,18 +45,18 @@ class BookExpiry:
             self.round()
 
     def round(self) -> int:
-        """Expires books not used for the retention time. Returns how many; 0 if the store refuses one."""
+        """Expires books not used for the retention time, until the store refuses one. Returns how many."""
         hours, now_ms = self._retention_hours(), self._clock.now_ms()
         if not hours:
             return 0
         idle = self._ledger.idle(now_ms - hours * HOUR_MS)
         found = [id for id in idle if not self._settlement.count(id)][:EXPIRED_PER_ROUND]
-        for id in found:
+        for count, id in enumerate(found):
             try:
                 self._written.write(self._ledger.expire(id, now_ms))
             except Refused as refused:
                 log.error("Cannot expire books of the ledger; retrying in the next round: %s", refused.remark)
-                return 0
+                return count
             highest = self._ledger.books[id].highest
             log.warning(EXPIRED, id, hours, highest, id)
         return len(found)
