@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs one command under its own name, as `mqbroker` for `turbopump broker`; returns the exit status."""
+    """Runs one command in this process, named `program` in texts (`mqbroker`); returns the exit status."""
     return exit_status(lambda: _run_as(name, program, arguments), program)
 
 

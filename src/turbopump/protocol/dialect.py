@@ -40,7 +40,7 @@ class AsObject:
 
 
 def loads(data: bytes, limit: int = MAX_TEXT) -> Any:
-    """Reads JSON, standard or in the dialect; all keys of the value are str. Raises BrokenBody."""
+    """Reads JSON, standard of any size or dialect up to `limit` bytes; keys are str. Raises BrokenBody."""
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):

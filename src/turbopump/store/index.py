@@ -88,7 +88,7 @@ class Index:
         return self._files[-1].put_keys(put, waiting, most, self._repeat_offset) if self._files else 0
 
     def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
-        """Puts entries while the newest file has space; returns the first that does not fit, None if all do.
+        """Puts entries while the newest file has reserved disk blocks; returns the first beyond, or None.
 
         0.4 us each (`micro.py`).
         """

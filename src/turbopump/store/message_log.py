@@ -62,7 +62,7 @@ class MessageLog:
 
     @property
     def committed(self) -> int:
-        """Offset below which readers may see every record."""
+        """Log offset below which `look_up` finds records; SYNC_FLUSH: consumers see those below `synced`."""
         return self._log.committed
 
     @property

@@ -21,7 +21,7 @@ EMPTY = bytes(CHUNK)
 
 
 class Slot(NamedTuple):
-    """One slot of the timer wheel: positions of its chain's first and last unit, and their number."""
+    """One slot of the timer wheel: positions of its chain's first and last unit; its timers minus recalls."""
 
     first: int
     last: int

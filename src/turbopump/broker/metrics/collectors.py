@@ -239,7 +239,7 @@ class ConnectionFigures:
 
 
 class StoreFigures:
-    """Collects metrics of the store: disk use, bytes not synced or dispatched, age of the oldest message."""
+    """Collects metrics of the store: disk use, bytes not synced or committed, age of the oldest message."""
 
     subject = "store"
 

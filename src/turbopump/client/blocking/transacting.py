@@ -73,7 +73,7 @@ class Transaction:
 
     @property
     def decision(self) -> Decision | None:
-        """The decision by which the transaction was ended; None: it is still open."""
+        """The last decision given to `end`, also UNKNOWN, unless the broker refused it; None: none yet."""
         return self._core.decision
 
     @property
