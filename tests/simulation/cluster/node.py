@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from tests.simulation.cluster.history import CONSUMERS
+
 from turbopump.broker.config import BrokerConfig, load
 from turbopump.broker.part import Context
 from turbopump.broker.server import Broker
@@ -19,7 +21,7 @@ from turbopump.testing.simulated_files import Survival
 
 PORT = 10911
 FILE_SIZE = 1 << 16
-TOPIC, CONSUMERS = "T", "CG"
+TOPIC = "T"
 LOG_DIR, ASIDE_DIR = "/store/commitlog", "/store/set-aside"
 
 running: ContextVar[str] = ContextVar("running", default="world")
@@ -127,9 +129,9 @@ class Node:
         self.tables = context.tables
         self.opened_end = context.store.log.end
 
-    def committed(self) -> dict[int, int]:
-        """Returns by queue what the readers have committed here."""
-        return self.tables.offsets.of_group(CONSUMERS, TOPIC)
+    def committed(self, group: str = CONSUMERS) -> dict[int, int]:
+        """Returns by queue what the readers of a group have committed here."""
+        return self.tables.offsets.of_group(group, TOPIC)
 
     def queue_ends(self) -> dict[int, int]:
         """Returns where the queues of the topic end."""

@@ -1,0 +1,76 @@
+"""A reader of a pair that goes to a slave when the master is away or suggests it, and commits there too."""
+
+import asyncio
+
+from tests.simulation.cluster.clients import PairClient, Surroundings, commit_of, found_in, pull_of
+from tests.simulation.cluster.history import Moved, Pulled, SlaveCommitted, Strayed
+from tests.simulation.cluster.node import Node
+
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.command import Command
+from turbopump.remoting.client import Client
+
+GROUP = "SG"
+BESIDE_MASTER = (
+    0.4  # of the pulls go to a slave though the master is there, as for a group that is far behind
+)
+
+
+class SlaveReader(PairClient):
+    """Reads all queues of a pair from whichever of its brokers is there."""
+
+    def __init__(self, world: Surroundings, pair: str, client: Client, queues: int) -> None:
+        super().__init__(world, pair, client)
+        self._position = dict.fromkeys(range(queues), 0)
+
+    async def run(self) -> None:
+        while True:
+            for queue_id in self._position:
+                await self._read(queue_id)
+            await asyncio.sleep(self.world.chance.choice([0.2, 1, 3]))
+
+    async def _read(self, queue_id: int) -> None:
+        position, chance = self._position[queue_id], self.world.chance
+        command = pull_of(GROUP, queue_id, position)
+        if chance.random() >= BESIDE_MASTER:
+            found = await self.call_master(command, f"pull of queue {queue_id}")
+            if found is not None:
+                await self._take(*found, queue_id, position)
+                return
+        slaves = sorted(address for number, address in (await self.route()).items() if number)
+        node = self.node_at(chance.choice(slaves)) if slaves else None
+        answer = None if node is None else await self.call(node, command, f"pull of queue {queue_id}")
+        if node is not None and answer is not None:
+            await self._take(node, answer, queue_id, position)
+
+    async def _take(self, node: Node, answer: Command, queue_id: int, position: int) -> None:
+        """Notes what a server gave, and goes on where it says."""
+        history, now, fields = self.world.history, self.world.clock.monotonic(), answer.ext or {}
+        if "nextBeginOffset" not in fields:
+            return
+        after, is_moved = int(fields["nextBeginOffset"]), answer.code == ResponseCode.PULL_OFFSET_MOVED
+        self._position[queue_id] = after
+        found = found_in(answer) if answer.code == ResponseCode.SUCCESS else ()
+        if found:
+            history.add(Pulled(now, self.pair, queue_id, found, GROUP, not node.is_master))
+        offsets = tuple(one.queue_offset for one in found)
+        if offsets != tuple(range(position, after)) and not is_moved:
+            history.add(Strayed(now, self.pair, node.name, queue_id, position, after))
+        if is_moved:
+            history.tell(
+                now, f"{node.name} sends the second reader of queue {queue_id} from {position} to {after}"
+            )
+            history.add(Moved(now, self.pair, queue_id, position, after))
+        if found:
+            await self._commit(node, queue_id, after)
+
+    async def _commit(self, node: Node, queue_id: int, offset: int) -> None:
+        """Commits at the master, or where the messages came from if there is none."""
+        command, what = commit_of(GROUP, queue_id, offset), f"commit of queue {queue_id}"
+        if await self.call_master(command, what) is not None or node.is_master:
+            return
+        answer = await self.call(node, command, what)
+        if answer is not None and answer.code == ResponseCode.SUCCESS and not node.is_master:
+            now = self.world.clock.monotonic()
+            self.world.history.add(SlaveCommitted(now, self.pair, node.name, queue_id, offset))
+            self.world.history.tell(now, f"{node.name}, a slave, has offset {offset} of queue {queue_id}")
