@@ -371,10 +371,12 @@ class _PairCheck:
                     f"queue {queue_id}: {one.offset} was committed at {one.node} at {one.at:.3f}; at the end "
                     f"the master has {found}",
                 )
+        if self._was_cut_after(0.0):
+            return  # a reader of a slave that had kept the tail may have committed its offsets at the master
         for queue_id, offset in self._end.slave_group.items():
             if offset > (end := len(self._end.readable.get(queue_id, ()))):
                 yield Anomaly(
-                    "offset beyond end", f"queue {queue_id}: {offset} of {end}, of the second group"
+                    "offset beyond end", f"queue {queue_id}: {offset} of {end}, committed at slaves"
                 )
 
     def _may_forget(self, one: SlaveCommitted) -> bool:

@@ -315,7 +315,7 @@ class PairEnd:
     """Topics of the master, and how many queues they have."""
     slaves: tuple[SlaveEnd, ...]
     slave_group: dict[int, int] = field(default_factory=dict)
-    """By queue, what the master has of the group that commits at slaves too."""
+    """By queue, what the master has of the group that commits at slaves only."""
     winners: dict[int, tuple[str, ...]] | None = None
     """By batch, the tokens that the ledger has chosen; None: no ledger was used, or nobody answered."""
     clock_jumps_ms: int = 0

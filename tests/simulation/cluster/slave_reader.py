@@ -11,6 +11,7 @@ from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
 
 GROUP = "SG"
+MARKS = "SM"  # a group that commits at slaves only, so that the master has it from them alone
 BESIDE_MASTER = (
     0.4  # of the pulls go to a slave though the master is there, as for a group that is far behind
 )
@@ -69,7 +70,8 @@ class SlaveReader(PairClient):
         command, what = commit_of(GROUP, queue_id, offset), f"commit of queue {queue_id}"
         if await self.call_master(command, what) is not None or node.is_master:
             return
-        answer = await self.call(node, command, what)
+        await self.call(node, command, what)
+        answer = await self.call(node, commit_of(MARKS, queue_id, offset), what)
         if answer is not None and answer.code == ResponseCode.SUCCESS and not node.is_master:
             now = self.world.clock.monotonic()
             self.world.history.add(SlaveCommitted(now, self.pair, node.name, queue_id, offset))

@@ -12,8 +12,7 @@ from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made,
 from tests.simulation.cluster.ledger_driver import LedgerDriver
 from tests.simulation.cluster.node import FILE_SIZE, PORT, TOPIC, Node, running
 from tests.simulation.cluster.operator import PairOperator, settled
-from tests.simulation.cluster.slave_reader import GROUP as SLAVE_GROUP
-from tests.simulation.cluster.slave_reader import SlaveReader
+from tests.simulation.cluster.slave_reader import MARKS, SlaveReader
 from tests.simulation.constants import restored
 
 from turbopump.namesrv.config import NamesrvConfig
@@ -406,7 +405,7 @@ class ClusterWorld:
             offsets=master.committed(),
             topics=master.topics(),
             slaves=tuple(slaves),
-            slave_group=master.committed(SLAVE_GROUP),
+            slave_group=master.committed(MARKS),
             winners=self.winners.get(operator.pair),
             clock_jumps_ms=self.jumps_ms[operator.pair],
         )
