@@ -12,37 +12,45 @@ from turbopump.remoting.client import Client
 
 GROUP = "SG"
 MARKS = "SM"  # a group that commits at slaves only, so that the master has it from them alone
-BESIDE_MASTER = (
-    0.4  # of the pulls go to a slave though the master is there, as for a group that is far behind
-)
+NAPS = 0.1  # of the rounds are followed by a longer pause, after which the reader is far behind
 
 
 class SlaveReader(PairClient):
-    """Reads all queues of a pair from whichever of its brokers is there."""
+    """Reads all queues of a pair from the broker that the last answer suggested, or that is there."""
 
     def __init__(self, world: Surroundings, pair: str, client: Client, queues: int) -> None:
         super().__init__(world, pair, client)
         self._position = dict.fromkeys(range(queues), 0)
+        self._suggested = dict.fromkeys(range(queues), 0)
 
     async def run(self) -> None:
+        chance = self.world.chance
         while True:
             for queue_id in self._position:
                 await self._read(queue_id)
-            await asyncio.sleep(self.world.chance.choice([0.2, 1, 3]))
+            is_nap = chance.random() < NAPS
+            await asyncio.sleep(chance.uniform(6, 12) if is_nap else chance.choice([0.2, 1, 3]))
 
     async def _read(self, queue_id: int) -> None:
-        position, chance = self._position[queue_id], self.world.chance
-        command = pull_of(GROUP, queue_id, position)
-        if chance.random() >= BESIDE_MASTER:
-            found = await self.call_master(command, f"pull of queue {queue_id}")
-            if found is not None:
-                await self._take(*found, queue_id, position)
-                return
-        slaves = sorted(address for number, address in (await self.route()).items() if number)
-        node = self.node_at(chance.choice(slaves)) if slaves else None
-        answer = None if node is None else await self.call(node, command, f"pull of queue {queue_id}")
+        position, what = self._position[queue_id], f"pull of queue {queue_id}"
+        command, suggested = pull_of(GROUP, queue_id, position), self._suggested[queue_id]
+        found = await self.call_master(command, what) if suggested == 0 else None
+        if found is not None:
+            await self._take(*found, queue_id, position)
+            return
+        self._suggested[queue_id] = 0
+        node = await self._slave(suggested)
+        answer = None if node is None else await self.call(node, command, what)
         if node is not None and answer is not None:
             await self._take(node, answer, queue_id, position)
+
+    async def _slave(self, suggested: int) -> Node | None:
+        """Returns the slave with this broker id, or any for 0; None: it is not known."""
+        route = await self.route()
+        slaves = [address for number, address in sorted(route.items()) if number]
+        any_slave = self.world.chance.choice(slaves) if slaves and not suggested else None
+        address = route.get(suggested) if suggested else any_slave
+        return None if address is None else self.node_at(address)
 
     async def _take(self, node: Node, answer: Command, queue_id: int, position: int) -> None:
         """Notes what a server gave, and goes on where it says."""
@@ -50,7 +58,7 @@ class SlaveReader(PairClient):
         if "nextBeginOffset" not in fields:
             return
         after, is_moved = int(fields["nextBeginOffset"]), answer.code == ResponseCode.PULL_OFFSET_MOVED
-        self._position[queue_id] = after
+        self._position[queue_id], self._suggested[queue_id] = after, int(fields["suggestWhichBrokerId"])
         found = found_in(answer) if answer.code == ResponseCode.SUCCESS else ()
         if found:
             history.add(Pulled(now, self.pair, queue_id, found, GROUP, not node.is_master))
@@ -58,10 +66,11 @@ class SlaveReader(PairClient):
         if offsets != tuple(range(position, after)) and not is_moved:
             history.add(Strayed(now, self.pair, node.name, queue_id, position, after))
         if is_moved:
-            history.tell(
-                now, f"{node.name} sends the second reader of queue {queue_id} from {position} to {after}"
-            )
+            where = f"queue {queue_id} from {position} to {after}"
+            history.tell(now, f"{node.name} sends the second reader of {where}")
             history.add(Moved(now, self.pair, queue_id, position, after))
+        if found and not node.is_master:
+            history.tell(now, f"{node.name}, a slave, gives {position} to {after} of queue {queue_id}")
         if found:
             await self._commit(node, queue_id, after)
 
