@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.simulation.cluster.clients import PairClient, Surroundings
+from tests.simulation.cluster.clients import STORED, PairClient, Surroundings
 from tests.simulation.cluster.history import Decided, Wrote
 from tests.simulation.cluster.node import TOPIC, Node
 
@@ -39,7 +39,8 @@ class LedgerDriver(PairClient):
         chance = self.world.chance
         while True:
             if await self._is_open():
-                attempts = [token for _ in range(chance.choice([1, 2])) if (token := await self._write())]
+                tries = range(chance.choice([1, 2]))
+                attempts = [token for _ in tries if self._run and (token := await self._write())]
                 if attempts:
                     await self._decide(attempts)
             await asyncio.sleep(chance.choice([0.3, 2, 5]))
@@ -97,7 +98,8 @@ class LedgerDriver(PairClient):
         command = request(code, header)
         command.body = body
         found = await self.call_master(command, what)
-        if found is None or found[1].code == ResponseCode.SUCCESS:
+        good = STORED if code is RequestCode.LEDGER_SEND else (ResponseCode.SUCCESS,)
+        if found is None or found[1].code in good:
             return found
         now, (node, answer) = self.world.clock.monotonic(), found
         self.world.history.tell(now, f"{node.name} refuses {what}: {answer.code} {answer.remark}")

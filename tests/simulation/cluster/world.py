@@ -78,6 +78,7 @@ class ClusterWorld:
         for operator in self.operators:
             await operator.begin()
         clients = self._clients()
+        self.slave_readers = [one for one in clients if isinstance(one, SlaveReader)]
         self.drivers = {one.pair: one for one in clients if isinstance(one, LedgerDriver)}
         is_sender = (Sender, LedgerDriver)
         senders = [asyncio.create_task(one.run()) for one in clients if isinstance(one, is_sender)]
@@ -364,6 +365,8 @@ class ClusterWorld:
         """Ends all faults, then the senders, and waits until everything has come to rest."""
         self.tell("calm from now on")
         self.network.conditions = PERFECT
+        for reader in self.slave_readers:
+            reader.is_calm = True
         hosts = [node.ip for operator in self.operators for node in operator.nodes]
         hosts += [address.partition(":")[0] for address in self.name_servers]
         for one in hosts:
