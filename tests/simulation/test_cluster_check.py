@@ -122,7 +122,7 @@ def test_a_batch_that_is_decided_twice_and_rows_that_did_not_win_are_found() -> 
     other = replace(first, begin=2.0, at=2.1, tokens=("t2",))
     rows = (Stored(0, 100, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, "r1", 5), Stored(200, 300, "T", 0, 0, "r1", 6))
     wrote, read = Wrote(0.5, "a", 0, "t1", ("r1",), 100), replace(READ, found=(Found(0, 200, "r1"),))
-    end = replace(_end(rows), winners={0: ("t1",)})
+    end = replace(_end(rows), readable={0: ("r1",)}, winners={0: ("t1",)})
     assert _names([wrote, first, read], end) == set()
     assert _names([wrote, first, other, replace(first, at=3.0), read], end) == {"decided twice"}
     assert _names([wrote, replace(first, tokens=("t2",)), read], end) == {"decided twice"}
