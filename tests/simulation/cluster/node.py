@@ -21,7 +21,6 @@ from turbopump.testing.simulated_files import Survival
 
 PORT = 10911
 FILE_SIZE = 1 << 16
-HOT_BYTES = 20_000  # at the end of the log; readers that are further behind are sent to a slave
 TOPIC = "T"
 LOG_DIR, ASIDE_DIR = "/store/commitlog", "/store/set-aside"
 
@@ -129,8 +128,6 @@ class Node:
     def _opened(self, context: Context) -> None:
         self.tables = context.tables
         self.opened_end = context.store.log.end
-        if self.config.replication.slave_reads:
-            context.store.reader._hot_bytes = HOT_BYTES
 
     def committed(self, group: str = CONSUMERS) -> dict[int, int]:
         """Returns by queue what the readers of a group have committed here."""

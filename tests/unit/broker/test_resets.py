@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.broker.resets_kit import SUSPENDED, beat
@@ -16,7 +15,6 @@ from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
 from turbopump.remoting.router import Request, Route
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.loop import run_virtual
 from turbopump.testing.simulated_files import Survival
 
 RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -402,24 +400,6 @@ async def test_row_9_what_another_member_was_handed_hides_no_consumer_that_is_ah
         assert (await pull(late, 10)).code == 0, "nothing before it is left to handle"
         for desk_of_one in (ahead, late):
             await desk_of_one.client.close()
-
-
-@pytest.mark.parametrize(("setting", "code"), [("false", ResponseCode.PULL_OFFSET_MOVED), ("true", 0)])
-def test_row_9_a_consumer_that_was_sent_to_a_slave_may_come_back_with_what_it_got_there(
-    setting: str, code: int
-) -> None:
-    async def scene() -> None:
-        async with Cut() as desk:
-            await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"slaveReadEnable={setting}".encode())
-            assert desk.broker._store is not None
-            desk.broker._store.reader._hot_bytes = 0
-            for number in range(10, 20):
-                await desk.send("T", f"m{number}".encode())
-            answer = await pull(desk, 4, maxMsgNums=1)
-            assert (answer.ext or {})["suggestWhichBrokerId"] == ("1" if setting == "true" else "0")
-            assert (await pull(desk, 12)).code == code
-
-    run_virtual(scene())
 
 
 @virtual

@@ -431,8 +431,11 @@ class PullHandler:
             self._traffic.got(pull.queue, group, result.count, result.size, result.next_offset)
         else:
             self._traffic.pulls_missed += 1
+        suggested = self._suggested
         ext = {
-            "suggestWhichBrokerId": MASTER if self._suggested is None else self._suggest(pull, result),
+            "suggestWhichBrokerId": (
+                MASTER if suggested is None else suggested(pull.request.header.consumerGroup, result.is_old)
+            ),
             "nextBeginOffset": str(result.next_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),
@@ -444,16 +447,6 @@ class PullHandler:
             answer = reply(request.command, code, result.status.name, ext)
             request.connection.write(encode_with(answer, result.chunks))
             request.answered(code)
-
-    def _suggest(self, pull: Pull, result: GetResult) -> str:
-        """Returns which server the consumer reads next; offsets that a slave gives it are not void here."""
-        header = pull.request.header
-        suggested = self._servers.suggested(header.consumerGroup, result.is_old)
-        if suggested != MASTER and self._reused.is_active:
-            self._reused.may_start_anywhere(
-                pull.request.connection, header.consumerGroup, header.topic, header.queueId
-            )
-        return suggested
 
 
 def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:

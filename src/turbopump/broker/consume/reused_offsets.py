@@ -8,7 +8,7 @@ offset is void. Apache accepts it, or sends the consumer to the end of the queue
 In: the offsets that consumers are given, and those that they pull or commit. Out: which of these are void.
 An offset given to one member of a group proves nothing about another member, which may know the offset from
 before, so offsets are recorded per connection. So is a member that asked for its first offset and was given
-none, or that was sent to a slave, which gives it offsets too: it may go on at any offset.
+none: it may start at any offset.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ class ReusedOffsets:
             del self._hosts[next(iter(self._hosts))]
 
     def may_start_anywhere(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
-        """Lets this consumer use any offset of the queue: it has them from its own rules, or from a slave."""
+        """Lets this consumer use any offset of the queue: the broker had no first offset to give it."""
         free = peer.attributes.setdefault(FREE, set())
         assert isinstance(free, set)
         free.add(self._key(group, topic, queue_id))
