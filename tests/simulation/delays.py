@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from tests.simulation.constants import restored
 from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
@@ -54,7 +55,8 @@ log = logging.getLogger(__name__)
 
 def run(seed: int) -> None:
     """Runs a seed. Raises AssertionError for a broken guarantee."""
-    run_virtual(DelaySimulation(seed).run())
+    with restored(levels):
+        run_virtual(DelaySimulation(seed).run())
 
 
 Name = tuple[bytes, int]

@@ -18,7 +18,10 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from tests.simulation.constants import restored
 
 from turbopump.broker.server import Broker
 from turbopump.client.message import Message
@@ -34,6 +37,7 @@ from turbopump.testing.servers import EmbeddedBroker
 
 TOPIC, ID = "T", "query"
 DAY_S = 86_400
+MIDNIGHT = datetime(2026, 11, 15, tzinfo=UTC)
 ROUNDS_S = 100  # three rounds of checks
 LEVELS_S = 1, 30, 7_200
 LATEST_S = 2 * DAY_S
@@ -53,17 +57,15 @@ log = logging.getLogger(__name__)
 def run(seed: int) -> None:
     async def main() -> None:
         chance = random.Random(seed)
-        async with AsyncCluster(2, clock="virtual", settings=SETTINGS, seed=seed) as cluster:
+        start = MIDNIGHT + timedelta(minutes=37 * seed)  # the hour at which files are deleted is one of these
+        async with AsyncCluster(2, clock="virtual", start=start, settings=SETTINGS, seed=seed) as cluster:
             await cluster.create_topic(TOPIC, queues=2)
             await cluster.create_topic("Filler", queues=1)
             await LedgerSimulation(cluster, chance).live()
 
-    before = timer_wheel.SLOTS
-    timer_wheel.SLOTS = SLOTS
-    try:
+    with restored(timer_wheel):
+        timer_wheel.SLOTS = SLOTS
         run_virtual(main())
-    finally:
-        timer_wheel.SLOTS = before
 
 
 @dataclass

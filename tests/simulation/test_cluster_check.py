@@ -6,6 +6,8 @@ import pytest
 from tests.simulation.cluster.check import check
 from tests.simulation.cluster.history import (
     Cut,
+    Decided,
+    Died,
     Event,
     Found,
     History,
@@ -15,8 +17,11 @@ from tests.simulation.cluster.history import (
     PairEnd,
     Pulled,
     Sent,
+    SlaveCommitted,
     SlaveEnd,
     Stored,
+    Strayed,
+    Wrote,
 )
 
 ONE = Sent(1.0, 1.1, "a", "a1", "m1", Kind.PLAIN, 0, 0, 0, 100, 0, "memory", 2, 0, holders=2)
@@ -99,3 +104,48 @@ def test_a_message_that_the_reader_never_got_is_found() -> None:
 def test_a_slave_that_differs_or_does_not_follow_is_found() -> None:
     for slave in (SlaveEnd("a2", "following", 200, 100), SlaveEnd("a2", "stopped", 200, 200)):
         assert _names([ONE, TWO, READ], replace(_end(), slaves=(slave,))) == {"not a copy"}
+
+
+def test_a_timed_message_that_comes_a_millisecond_early_is_found() -> None:
+    timed = replace(ONE, kind=Kind.TIMED, delay_s=0.001)
+    log = (Stored(0, 100, "rmq_sys_wheel_timer", 0, 0, "m1", 5), Stored(100, 200, "T", 0, 0, "m1", 6))
+    read = replace(READ, found=(Found(0, 100, "m1"),))
+    end = replace(_end(log), readable={0: ("m1",)})
+    assert _names([timed, read], end) == set()
+    assert _names([replace(timed, delay_s=0.002), read], end) == {"early"}
+    assert _names([replace(timed, due_ms=7), read], end) == {"early"}
+    assert _names([timed], replace(end, log=log[:1], log_end=100, readable={}, slaves=())) == {"lost write"}
+
+
+def test_a_batch_that_is_decided_twice_and_rows_that_did_not_win_are_found() -> None:
+    first = Decided(1.0, 1.1, "a", 0, ("t1",), 150)
+    other = replace(first, begin=2.0, at=2.1, tokens=("t2",))
+    rows = (Stored(0, 100, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, "r1", 5), Stored(200, 300, "T", 0, 0, "r1", 6))
+    wrote, read = Wrote(0.5, "a", 0, "t1", ("r1",), 100), replace(READ, found=(Found(0, 200, "r1"),))
+    end = replace(_end(rows), readable={0: ("r1",)}, winners={0: ("t1",)})
+    assert _names([wrote, first, read], end) == set()
+    assert _names([wrote, first, other, replace(first, at=3.0), read], end) == {"decided twice"}
+    assert _names([wrote, replace(first, tokens=("t2",)), read], end) == {"decided twice"}
+    assert _names([wrote, read], replace(end, winners={0: ("t2",)})) == {"aborted read"}
+    assert _names([wrote, read], replace(end, winners={})) == {"half visible"}
+    unseen = replace(end, log=rows[:1], log_end=100, readable={}, slaves=())
+    assert _names([wrote, first], unseen) == {"lost write"}
+    assert _names([wrote, first, Cut(1.5, "a", 0)], replace(unseen, log=(), log_end=0, winners={})) == set()
+
+
+def test_a_slave_that_gives_other_messages_or_leads_readers_astray_is_found() -> None:
+    of_slave = replace(READ, group="SG", is_of_slave=True)
+    assert _names([ONE, TWO, READ, of_slave]) == set()
+    other = replace(of_slave, found=(Found(0, 0, "m1"), Found(1, 100, "m3")))
+    assert _names([ONE, TWO, READ, of_slave, other]) == {"inconsistent offsets"}
+    assert _names([ONE, TWO, READ, Strayed(3.0, "a", "a2", 0, 2, 3)]) == {"skipped poll"}
+    assert _names([ONE, TWO, READ, replace(of_slave, found=READ.found[:1])]) == {"skipped poll"}
+
+
+def test_a_commit_at_a_slave_must_reach_the_master_unless_the_slave_died_at_once() -> None:
+    commit = SlaveCommitted(3.0, "a", "a2", 0, 2)
+    assert _names([ONE, TWO, READ, commit], replace(_end(), slave_group={0: 2})) == set()
+    assert _names([ONE, TWO, READ, commit]) == {"lost slave commit"}
+    assert _names([ONE, TWO, READ, commit, Died(3.5, "a", "a2")]) == set()
+    assert _names([ONE, TWO, READ, commit, Died(30.0, "a", "a2")]) == {"lost slave commit"}
+    assert _names([ONE, TWO, READ], replace(_end(), slave_group={0: 3})) == {"offset beyond end"}

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import cast
 
+from tests.simulation.constants import restored
 from tests.simulation.delays import SAVE_S, START_S, AppendedRecord, DelaySimulation, Name
 from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.delay import timer_recovery, timers
+from turbopump.broker.delay import levels, timer_recovery, timers
 from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, TopicTable
@@ -43,12 +44,9 @@ log = logging.getLogger(__name__)
 
 def run(seed: int) -> None:
     """Runs a seed. Raises AssertionError for a broken guarantee."""
-    before = timer_wheel.SLOTS
-    timer_wheel.SLOTS = SLOTS
-    try:
+    with restored(timer_wheel, timers, timer_recovery, levels):
+        timer_wheel.SLOTS = SLOTS
         run_virtual(TimerSimulation(seed).run())
-    finally:
-        timer_wheel.SLOTS = before
 
 
 class TimerSimulation(DelaySimulation):

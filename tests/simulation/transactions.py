@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tests.simulation.constants import restored
 from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
@@ -61,7 +62,8 @@ log = logging.getLogger(__name__)
 
 def run(seed: int) -> None:
     """Runs a seed. Raises AssertionError for a broken guarantee."""
-    run_virtual(TransactionSimulation(seed).run())
+    with restored(checks, recovery):
+        run_virtual(TransactionSimulation(seed).run())
 
 
 @dataclass(slots=True)

@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from turbopump.client.name_servers import successful
 from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.protocol import bodies
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import Refused, TopicNotFound
 from turbopump.protocol.headers.client import (
@@ -61,6 +62,7 @@ class Heartbeats:
             str, Connection
         ] = {}  # address → the connection over which the broker knows this client
         self._told_at: dict[str, float] = {}  # address → since when the broker knows this client
+        self._under_way: Counter[str] = Counter()  # address → heartbeats that are not answered yet
         self._silent: set[str] = set()  # brokers whose failure was logged
         self.versions: dict[str, int] = {}
         """Address → version of the broker."""
@@ -98,7 +100,8 @@ class Heartbeats:
         """Returns the client ids of a consumer group's members, from the first broker of the topic to answer.
 
         A broker that has just come back does not know all members, and its answer would give their queues to
-        this one: others are asked first. Raises Refused or OSError.
+        this one: others are asked first. One that does not know the group gets a heartbeat in a second,
+        unless one is on its way. Raises Refused or OSError.
         """
         route = await self._routes.find(topic)
         failure: OSError | None = None
@@ -109,6 +112,8 @@ class Heartbeats:
             except OSError as error:
                 failure = error
                 continue
+            if answer.code != ResponseCode.SUCCESS and not self._under_way[address]:
+                self.renew()
             return bodies.ConsumerListBody.decode(successful(answer).body).consumerIdList
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
 
@@ -147,6 +152,7 @@ class Heartbeats:
         return found
 
     async def _tell(self, address: str, described: bodies.HeartbeatData) -> bool:
+        self._under_way[address] += 1
         try:
             connection = await self._client.connect(address)
             self._watch(address, connection)
@@ -158,6 +164,8 @@ class Heartbeats:
             log.log(level, "Heartbeat to broker %s failed: %s", address, error)
             self._silent.add(address)
             return False
+        finally:
+            self._under_way[address] -= 1
         if address in self._silent:
             self._silent.discard(address)
             log.info("Heartbeat to broker %s succeeds again", address)

@@ -31,7 +31,7 @@ class Tasks:
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}  # in the order of their starts, which `close` keeps
 
     def start(
         self, coroutine: Coroutine[Any, Any, T], name: str | None = None, *, log_failure: bool = True
@@ -42,8 +42,8 @@ class Tasks:
         awaits: the failure is raised there.
         """
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._running.add(task)
-        task.add_done_callback(self._ended if log_failure else self._running.discard)
+        self._running[task] = None
+        task.add_done_callback(self._ended if log_failure else self._forget)
         return task
 
     async def cancel(self, task: "asyncio.Task[Any]") -> None:
@@ -58,6 +58,7 @@ class Tasks:
     async def close(self) -> None:
         """Cancels all tasks and waits until they have ended, also those started meanwhile. May be repeated.
 
+        They are cancelled in the order of their starts, so that a run in virtual time can be repeated.
         A task of this owner may call it: it is the only one that is not cancelled, since it cannot wait for
         its own end.
         """
@@ -76,8 +77,11 @@ class Tasks:
         """The number of tasks that have not ended."""
         return len(self._running)
 
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._running.pop(task, None)
+
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._running.discard(task)
+        self._forget(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             work = getattr(task.get_coro(), "__qualname__", "")
             self._log.error("Background task %s (%s) failed", task.get_name(), work, exc_info=error)
@@ -132,18 +136,18 @@ class TaskScope:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Starts a task. Called within the block."""
         task = self._group.create_task(coroutine)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = None
+        task.add_done_callback(lambda ended: self._running.pop(ended, None))
         return task
 
     def cancel(self) -> None:
         """Cancels all tasks; the block then waits for their ends."""
-        for task in self._running:
+        for task in list(self._running):
             task.cancel()
 
     async def __aenter__(self) -> Self:

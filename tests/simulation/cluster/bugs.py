@@ -9,18 +9,22 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 from tests.simulation.cluster.world import ClusterWorld
 
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
+from turbopump.broker.delay import timer_records
 from turbopump.broker.delay.levels import DelayedMessages
+from turbopump.broker.delay.timers import TimedMessages
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.broker.replicas.slave_broker import SlaveBroker
+from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.topics import TopicTable
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.replication import comparison
 from turbopump.replication.comparison import Relation
 from turbopump.replication.copies import Copies, CopyCount
@@ -30,6 +34,7 @@ from turbopump.store.commit_log import ZEROS, CommitLog
 from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.flush import Durability, Flusher
+from turbopump.store.reading import QueueReader
 from turbopump.store.replica_log import ReplicaLog
 from turbopump.testing.loop import run_virtual
 
@@ -169,6 +174,63 @@ def _synced_at_once() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _copied_timers_are_over() -> Iterator[None]:
+    """Takes the timers that a promoted slave finds in its log for due ones."""
+    put, waiting, copied = TimedMessages._put, timer_records.waiting, [False]
+
+    def take(self: TimedMessages, at: int, size: int, slots: Any) -> None:
+        copied[0] = at < self._opened_at
+        put(self, at, size, slots)
+
+    def due_now(record: Any, now_ms: int, rules: Any) -> Any:
+        found = waiting(record, now_ms, rules)
+        if found is None or not copied[0]:
+            return found
+        return replace(found, slot_ms=now_ms // rules.precision_ms * rules.precision_ms, exact_ms=now_ms)
+
+    with (
+        mock.patch.object(TimedMessages, "_put", take),
+        mock.patch.object(timer_records, "waiting", due_now),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _decide_again() -> Iterator[None]:
+    """Lets the last decision of a batch count, not the first."""
+    decide = LedgerBooks.decide
+
+    def decide_anew(self: LedgerBooks, id: str, batch: int, run: str, entry: Any) -> Any:
+        book = self.book(id)
+        book.decided.pop(batch, None)
+        book.highest = min(book.highest, batch - 1)
+        return decide(self, id, batch, run, entry)
+
+    with mock.patch.object(LedgerBooks, "decide", decide_anew):
+        yield
+
+
+@contextlib.contextmanager
+def _lead_beyond_the_end() -> Iterator[None]:
+    """Has a slave lead readers over a message that it does not have yet."""
+    get = QueueReader.get
+
+    def beyond(self: QueueReader, queue: Any, offset: int, *args: Any, **options: Any) -> Any:
+        found = get(self, queue, offset, *args, **options)
+        if self.keeps_offsets and offset == queue.max_offset > 0:
+            found.next_offset = offset + 1
+        return found
+
+    with mock.patch.object(QueueReader, "get", beyond):
+        yield
+
+
+async def _drop_commit(self: SlaveCommits, master: str, place: Any, offset: int) -> bool:
+    self._pending.pop(place, None)
+    return False
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
@@ -201,7 +263,7 @@ BUGS = (
         ("lost commit",),
         100,
     ),
-    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 400),
+    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 30),
     Bug("promote an incomplete copy", _replaced(CopyState, "missing", _always("")), ("lost write",), 100),
     Bug("delayed messages delivered early", _copied_delays_are_over, ("early",), 60),
     Bug(
@@ -226,6 +288,15 @@ BUGS = (
         "offsets beyond the end",
         _replaced(CommittedOffsets, "clamp", _always(0)),
         ("offset beyond end", "lost commit"),
+        60,
+    ),
+    Bug("timers fired early after a promotion", _copied_timers_are_over, ("early",), 60),
+    Bug("a batch decided twice", _decide_again, ("decided twice",), 30),
+    Bug("a slave that leads readers beyond what it has", _lead_beyond_the_end, ("skipped poll",), 20),
+    Bug(
+        "commits at the slave lost when the master returns",
+        _replaced(SlaveCommits, "_bring", _drop_commit),
+        ("lost slave commit",),
         60,
     ),
     Bug(

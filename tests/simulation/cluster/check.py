@@ -14,9 +14,11 @@ The names are those of Jepsen's checker for logs, and RocketMQ's own:
     offset beyond end      a committed offset behind the end of its queue
     lost commit            a committed offset went back without a reason
     lost topic             a topic that was acknowledged does not exist
+    lost slave commit      what a group committed at a slave was not brought to the master
     early                  a delayed message was delivered before its time
     half visible           a message of a transaction that nobody committed
-    aborted read           a message of a transaction that was rolled back
+    aborted read           a message of a transaction that was rolled back, or of an attempt that lost
+    decided twice          two answers about the winners of a batch differ
     not a copy             a slave's log differs from its master's, or it does not follow at the end
     no answer              a request without an answer, although nothing was wrong
 """
@@ -28,9 +30,12 @@ from itertools import pairwise
 from typing import TypeVar
 
 from tests.simulation.cluster.history import (
+    CONSUMERS,
     Broken,
     Committed,
     Cut,
+    Decided,
+    Died,
     Ended,
     Fault,
     History,
@@ -43,14 +48,27 @@ from tests.simulation.cluster.history import (
     PairEnd,
     Pulled,
     Sent,
+    SlaveCommitted,
     Stored,
+    Strayed,
     Unanswered,
+    Wrote,
 )
 
 TOPIC = "T"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+WRITTEN_S = 12.0  # a slave has saved what was committed there, also when its disk stalled
 SETTLED_S = 4.0  # tables are saved each second, pushed at once, and saved by slaves within a second
+
+PLACES = {
+    Kind.PLAIN: (TOPIC,),
+    Kind.DELAYED: (SCHEDULE_TOPIC,),
+    Kind.HALF: (HALF_TOPIC,),
+    Kind.TIMED: (TIMER_TOPIC, TOPIC),  # one that is due already does not wait
+}
+REWRITTEN = Kind.HALF, Kind.TIMED  # stored again when a check is put off, or on the way around the wheel
 
 E = TypeVar("E")
 
@@ -97,10 +115,13 @@ class _PairCheck:
             *self._order(),
             *self._queues(),
             *self._polls(),
+            *self._slave_polls(),
             *self._commits(),
+            *self._slave_commits(),
             *self._topics(),
             *self._delays(),
             *self._transactions(),
+            *self._ledger(),
             *self._slaves(),
             *self._answers(),
         ]
@@ -123,8 +144,7 @@ class _PairCheck:
 
     def _survivors(self) -> Iterator[Anomaly]:
         for sent in self._sent:
-            topic = {Kind.PLAIN: TOPIC, Kind.DELAYED: SCHEDULE_TOPIC, Kind.HALF: HALF_TOPIC}[sent.kind]
-            if any(one.topic == topic for one in self._by_name[sent.name]):
+            if any(one.topic in PLACES[sent.kind] for one in self._by_name[sent.name]):
                 continue
             if self._must_exist(sent):
                 yield Anomaly(
@@ -164,7 +184,7 @@ class _PairCheck:
                     offsets = [one.offset for one in places if one.topic == topic]
                     yield Anomaly("duplicate", f"{name} is at {offsets} of the log, in topic {topic}")
         for sent in self._sent:
-            for stored in self._by_name[sent.name] if sent.kind is not Kind.HALF else ():
+            for stored in self._by_name[sent.name] if sent.kind not in REWRITTEN else ():
                 is_delivered = sent.kind is Kind.DELAYED and stored.topic == TOPIC
                 if not is_delivered and stored.offset != sent.offset:
                     yield Anomaly(
@@ -187,7 +207,7 @@ class _PairCheck:
         for sent in self._sent:
             if sent.kind is Kind.PLAIN:
                 seen[sent.queue_id, sent.queue_offset].append((sent.at, sent.offset, sent.name))
-        for pulled in self._of(Pulled):
+        for pulled in self._master_pulls():
             for one in pulled.found:
                 seen[pulled.queue_id, one.queue_offset].append((pulled.at, one.offset, one.name))
         for stored in self._end.log:
@@ -243,20 +263,14 @@ class _PairCheck:
                 missing = [name for name in names if name not in shown]
                 yield Anomaly("unseen", f"queue {queue_id} shows {len(shown)} of {len(names)}: {missing[:5]}")
 
+    def _master_pulls(self) -> list[Pulled]:
+        return [one for one in self._of(Pulled) if not one.is_of_slave]
+
     def _polls(self) -> Iterator[Anomaly]:
-        seen = {
-            (pulled.queue_id, one.queue_offset, one.name)
-            for pulled in self._of(Pulled)
-            for one in pulled.found
-        }
         if any(cut.end == 0 for cut in self._cuts):
             return  # a broker with an empty disk knows nothing of the offsets that its readers had
-        for queue_id, names in self._end.readable.items():
-            skipped = [
-                (offset, name) for offset, name in enumerate(names) if (queue_id, offset, name) not in seen
-            ]
-            if skipped:
-                yield Anomaly("skipped poll", f"queue {queue_id}: the reader never got {skipped[:5]}")
+        for group in {CONSUMERS: None} | {one.group: None for one in self._of(Pulled)}:
+            yield from self._skipped(group)
         for moved in self._of(Moved):
             # A broker that was killed cannot know that nothing is lost: readers go back to what is committed.
             had_reason = sum(opened.at <= moved.at for opened in self._of(Opened)) > 1
@@ -265,6 +279,48 @@ class _PairCheck:
                     "non-monotonic poll",
                     f"queue {moved.queue_id}: sent from {moved.before} to {moved.after} at {moved.at:.3f}",
                 )
+
+    def _skipped(self, group: str) -> Iterator[Anomaly]:
+        seen = {
+            (pulled.queue_id, one.queue_offset, one.name)
+            for pulled in self._of(Pulled)
+            for one in pulled.found
+            if pulled.group == group
+        }
+        for queue_id, names in self._end.readable.items():
+            skipped = [
+                (offset, name) for offset, name in enumerate(names) if (queue_id, offset, name) not in seen
+            ]
+            if skipped:
+                yield Anomaly("skipped poll", f"queue {queue_id}: {group} never got {skipped[:5]}")
+
+    def _slave_polls(self) -> Iterator[Anomaly]:
+        """Checks that slaves give what their masters had at these places, and lead nobody over messages."""
+        known: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for sent in self._sent:
+            if sent.kind is Kind.PLAIN:
+                known[sent.queue_id, sent.queue_offset].add(sent.name)
+        for pulled in self._master_pulls():
+            for one in pulled.found:
+                known[pulled.queue_id, one.queue_offset].add(one.name)
+        for queue_id, names in self._end.readable.items():
+            for offset, name in enumerate(names):
+                known[queue_id, offset].add(name)
+        for pulled in self._of(Pulled):
+            for one in pulled.found if pulled.is_of_slave else ():
+                names = known[pulled.queue_id, one.queue_offset]
+                if one.name not in names and not any(cut.end <= one.offset for cut in self._cuts):
+                    yield Anomaly(
+                        "inconsistent offsets",
+                        f"a slave gave {one.name} at {one.queue_offset} of queue {pulled.queue_id} at "
+                        f"{pulled.at:.3f}, which is {sorted(names)}",
+                    )
+        for strayed in self._of(Strayed):
+            yield Anomaly(
+                "skipped poll",
+                f"{strayed.node} led a reader of queue {strayed.queue_id} from {strayed.before} to "
+                f"{strayed.after} at {strayed.at:.3f}",
+            )
 
     # tables
 
@@ -299,6 +355,39 @@ class _PairCheck:
                     f"{offsets.get(queue_id, -1)}",
                 )
 
+    def _slave_commits(self) -> Iterator[Anomaly]:
+        """Checks that the master has what was committed at its slaves, and all queues reach so far."""
+        last: dict[int, SlaveCommitted] = {}
+        for one in self._of(SlaveCommitted):
+            if not self._may_forget(one) and not self._was_cut_after(one.at):
+                last[one.queue_id] = one
+            else:
+                last.pop(one.queue_id, None)
+        for queue_id, one in last.items():
+            found = self._end.slave_group.get(queue_id, -1)
+            if found < one.offset:
+                yield Anomaly(
+                    "lost slave commit",
+                    f"queue {queue_id}: {one.offset} was committed at {one.node} at {one.at:.3f}; at the end "
+                    f"the master has {found}",
+                )
+        if self._was_cut_after(0.0):
+            return  # a reader of a slave that had kept the tail may have committed its offsets at the master
+        for queue_id, offset in self._end.slave_group.items():
+            if offset > (end := len(self._end.readable.get(queue_id, ()))):
+                yield Anomaly(
+                    "offset beyond end", f"queue {queue_id}: {offset} of {end}, committed at slaves"
+                )
+
+    def _may_forget(self, one: SlaveCommitted) -> bool:
+        """Whether the slave died before it had saved a commit, or lost its disk."""
+        died = any(
+            died.node == one.node and one.at <= died.at < one.at + WRITTEN_S for died in self._of(Died)
+        )
+        return died or any(
+            loss.node == one.node and loss.why is Lost.DISK and loss.at >= one.at for loss in self._losses
+        )
+
     def _was_cut_after(self, at: float) -> bool:
         """Whether a cut took messages that were there at that time: readers had to go back."""
         return any(
@@ -325,8 +414,11 @@ class _PairCheck:
 
     def _delays(self) -> Iterator[Anomaly]:
         delay_ms = {sent.name: sent.delay_s * 1000 for sent in self._sent if sent.kind is Kind.DELAYED}
+        for sent in self._sent:
+            if sent.kind is Kind.TIMED:
+                yield from self._timer(sent, self._by_name[sent.name])
         for name, places in self._by_name.items():
-            waited = [one for one in places if one.topic == SCHEDULE_TOPIC]
+            waited = [one for one in places if one.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)]
             delivered = [one for one in places if one.topic == TOPIC]
             if waited and not delivered:
                 yield Anomaly("lost write", f"{name} at {waited[0].offset} was never delivered")
@@ -335,12 +427,55 @@ class _PairCheck:
                 if took_ms < delay_ms[name] - self._end.clock_jumps_ms:
                     yield Anomaly("early", f"{name} waited {took_ms} of {delay_ms[name]:.0f} ms")
 
+    def _timer(self, sent: Sent, places: list[Stored]) -> Iterator[Anomaly]:
+        """Checks the time of a timed message, to the millisecond: its broker delivers by its own clock."""
+        waited = [one.stored_ms for one in places if one.offset == sent.offset]
+        for one in places:
+            if one.topic == TOPIC and waited:
+                due_ms = sent.due_ms or waited[0] + round(1000 * sent.delay_s)
+                if one.offset != sent.offset and one.stored_ms < due_ms:
+                    yield Anomaly("early", f"{sent.name} came {due_ms - one.stored_ms} ms before its time")
+
+    def _ledger(self) -> Iterator[Anomaly]:
+        """Checks that each batch has one result, and that consumers see the rows of its winners only."""
+        answers: dict[int, list[Decided]] = defaultdict(list)
+        for one in self._of(Decided):
+            answers[one.batch].append(one)
+        for batch, given in answers.items():
+            for one, other in pairwise(given):
+                if one.tokens != other.tokens and not self._is_cut(one.end - 1, one.begin, other.at):
+                    yield Anomaly("decided twice", f"batch {batch}: {one.tokens}, then {other.tokens}")
+        winners = self._end.winners
+        if winners is None:
+            return
+        for batch, given in answers.items():
+            last, found = given[-1], winners.get(batch)
+            if found != last.tokens and not self._is_cut(last.end - 1, last.begin, float("inf")):
+                name = "lost write" if found is None else "decided twice"
+                yield Anomaly(name, f"batch {batch}: {last.tokens} at {last.at:.3f}, at the end {found}")
+        for wrote in self._of(Wrote):
+            yield from self._rows(wrote, winners.get(wrote.batch))
+
+    def _rows(self, wrote: Wrote, winners: tuple[str, ...] | None) -> Iterator[Anomaly]:
+        for name in wrote.names:
+            topics = {one.topic for one in self._by_name[name]}
+            has_won = wrote.token in (winners or ())
+            if TOPIC in topics and not has_won:
+                word = "half visible" if winners is None else "aborted read"
+                yield Anomaly(word, f"{name} of {wrote.token}; the winners of {wrote.batch} are {winners}")
+            is_kept = wrote.end and not self._is_cut(wrote.end - 1, wrote.begin, float("inf"))
+            if has_won and TOPIC not in topics and (is_kept or HALF_TOPIC in topics):
+                yield Anomaly(
+                    "lost write", f"{name} of {wrote.token}, which has won {wrote.batch}, is not seen"
+                )
+
     def _transactions(self) -> Iterator[Anomaly]:
+        rows = {name for one in self._of(Wrote) for name in one.names}
         ends: dict[str, list[Ended]] = defaultdict(list)
         for one in self._of(Ended):
             ends[one.name].append(one)
         for name, places in self._by_name.items():
-            is_half = any(one.topic == HALF_TOPIC for one in places)
+            is_half = name not in rows and any(one.topic == HALF_TOPIC for one in places)
             delivered = [one for one in places if one.topic == TOPIC]
             wanted = {one.is_commit for one in ends[name]}
             if is_half and delivered and not wanted:

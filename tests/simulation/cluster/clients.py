@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tests.simulation.cluster.history import (
+    CONSUMERS,
     Committed,
     Ended,
     Found,
@@ -16,7 +17,7 @@ from tests.simulation.cluster.history import (
     Sent,
     Unanswered,
 )
-from tests.simulation.cluster.node import CONSUMERS, TOPIC, Node
+from tests.simulation.cluster.node import TOPIC, Node
 
 from turbopump.protocol import properties as props
 from turbopump.protocol import record
@@ -39,6 +40,7 @@ STORED = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
 DELAYS_S = {1: 1.0, 2: 5.0, 3: 10.0}
+TIMES_MS = 1, 700, 3_000, 9_000  # until a timed message is due
 HALF_FLAG, COMMIT, ROLLBACK = 4, 8, 12
 
 
@@ -78,40 +80,49 @@ class PairClient:
 
     async def call_master(self, command: Command, what: str) -> tuple[Node, Command] | None:
         """Returns the node that answered, and its answer; None: no master, or the connection was lost."""
-        clock, begin = self.world.clock, self.world.clock.monotonic()
         if self._master is None:
-            self._master = await self._find()
-        node = next((one for one in self.world.nodes_of(self.pair) if one.address == self._master), None)
-        if node is None:
+            self._master = (await self.route()).get(0)
+        node = None if self._master is None else self.node_at(self._master)
+        answer = None if node is None else await self.call(node, command, what)
+        if node is None or answer is None:
             self._master = None
             return None
-        life = node.life
+        return node, answer
+
+    def node_at(self, address: str) -> Node | None:
+        return next((one for one in self.world.nodes_of(self.pair) if one.address == address), None)
+
+    async def call(self, node: Node, command: Command, what: str) -> Command | None:
+        """Returns the answer of a node; None: the connection was lost, or it did not answer."""
+        clock, life, begin = self.world.clock, node.life, self.world.clock.monotonic()
         try:
-            return node, await self._client.call(node.address, command, CALL_S)
+            return await self._client.call(node.address, command, CALL_S)
         except TimeoutError:
             now = clock.monotonic()
             if now - begin >= CALL_S and node.is_up and node.life == life:
                 self.world.history.add(Unanswered(begin, now, self.pair, f"{what} to {node.name}"))
         except OSError:
             pass
-        self._master = None
         return None
 
     def forget_master(self) -> None:
         """Asks the name servers again: the broker that answered is not the master."""
         self._master = None
 
-    async def _find(self) -> str | None:
-        chance = self.world.chance
+    async def route(self) -> dict[int, str]:
+        """Returns by broker id where the brokers of the pair are, if possible with its master."""
+        chance, known = self.world.chance, dict[int, str]()
         for address in chance.sample(self.world.name_servers, len(self.world.name_servers)):
             command = Command(int(RequestCode.GET_ROUTEINFO_BY_TOPIC), ext={"topic": "TBW102"})
             with contextlib.suppress(OSError):
                 answer = await self._client.call(address, command, ROUTE_S)
                 if answer.code == ResponseCode.SUCCESS:
                     for broker in TopicRouteData.decode(answer.body).brokerDatas:
-                        if broker.brokerName == self.pair and 0 in broker.brokerAddrs:
-                            return broker.brokerAddrs[0]
-        return None
+                        if broker.brokerName == self.pair:
+                            known = dict(broker.brokerAddrs)
+            if 0 in known:
+                break
+        return known
 
 
 class Sender(PairClient):
@@ -136,8 +147,11 @@ class Sender(PairClient):
         name = self.world.next_name(self.pair)
         level = chance.choice(list(DELAYS_S)) if kind is Kind.DELAYED else 0
         body = name.encode() + b"|" + bytes(chance.choice(self._habits.body_sizes))
-        begin = self.world.clock.monotonic()
-        found = await self.call_master(self._command(name, kind, level, body), f"send of {name}")
+        begin, wait_ms = self.world.clock.monotonic(), chance.choice(TIMES_MS) if kind is Kind.TIMED else 0
+        due_ms = self.world.clock.now_ms() + wait_ms if wait_ms and chance.random() < 0.5 else 0
+        timed = {props.TIMER_DELIVER_MS: str(due_ms)} if due_ms else {props.TIMER_DELAY_MS: str(wait_ms)}
+        command = self._command(name, kind, level, body, timed)
+        found = await self.call_master(command, f"send of {name}")
         if found is None:
             return False
         node, answer = found
@@ -145,15 +159,18 @@ class Sender(PairClient):
             history.tell(self.world.clock.monotonic(), f"{node.name} refuses {name}: {answer.code}")
             self.forget_master()
             return False
-        sent = self._note(begin, node, name, kind, answer, DELAYS_S.get(level, 0.0))
+        delay_s = wait_ms / 1000 if kind is Kind.TIMED else DELAYS_S.get(level, 0.0)
+        sent = self._note(begin, node, name, kind, answer, delay_s, due_ms)
         if kind is Kind.HALF and sent is not None:
             await self._end(sent)
         return True
 
-    def _command(self, name: str, kind: Kind, level: int, body: bytes) -> Command:
+    def _command(self, name: str, kind: Kind, level: int, body: bytes, timed: dict[str, str]) -> Command:
         pairs = {props.UNIQUE_KEY: name, "WAIT": "true"}
         if kind is Kind.DELAYED:
             pairs[props.DELAY] = str(level)
+        if kind is Kind.TIMED:
+            pairs |= timed
         if kind is Kind.HALF:
             pairs |= {props.TRANSACTION_PREPARED: "true", props.PRODUCER_GROUP: "PG"}
         flag = HALF_FLAG if kind is Kind.HALF else 0
@@ -164,7 +181,7 @@ class Sender(PairClient):
         return Command(int(RequestCode.SEND_MESSAGE_V2), ext=ext, body=body)
 
     def _note(
-        self, begin: float, node: Node, name: str, kind: Kind, answer: Command, delay_s: float
+        self, begin: float, node: Node, name: str, kind: Kind, answer: Command, delay_s: float, due_ms: int
     ) -> Sent | None:
         """Notes a receipt, and which disks have the record that it names."""
         fields, now = answer.ext or {}, self.world.clock.monotonic()
@@ -191,6 +208,7 @@ class Sender(PairClient):
             on_disk=int(fields.get("replicasOnDisk", durability == "disk")),
             holders=sum(one.holds(offset, stored) for one in nodes),
             delay_s=delay_s,
+            due_ms=due_ms,
         )
         self.world.history.add(sent)
         self.world.history.tell(
@@ -235,13 +253,7 @@ class Reader(PairClient):
 
     async def _read(self, queue_id: int) -> None:
         position = self._position[queue_id]
-        ext = {
-            "consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": str(queue_id),
-            "queueOffset": str(position), "maxMsgNums": "32", "sysFlag": "20", "commitOffset": "0",
-            "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-        }  # fmt: skip
-        command = Command(int(RequestCode.PULL_MESSAGE), ext=ext)
-        found = await self.call_master(command, f"pull of queue {queue_id}")
+        found = await self.call_master(pull_of(CONSUMERS, queue_id, position), f"pull of queue {queue_id}")
         if found is None:
             return
         node, answer = found
@@ -250,10 +262,9 @@ class Reader(PairClient):
             self.forget_master()
             return
         if answer.code == ResponseCode.SUCCESS:
-            records = list(record.decode_all(answer.body))
-            seen = tuple(Found(one.queue_offset, one.physical_offset, name_of(one.body)) for one in records)
+            seen = found_in(answer)
             history.add(Pulled(now, self.pair, queue_id, seen))
-            self._position[queue_id] = records[-1].queue_offset + 1
+            self._position[queue_id] = seen[-1].queue_offset + 1
             await self._commit(queue_id)
         elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
             after = int((answer.ext or {})["nextBeginOffset"])
@@ -263,16 +274,37 @@ class Reader(PairClient):
 
     async def _commit(self, queue_id: int) -> None:
         offset = self._position[queue_id]
-        header = UpdateConsumerOffsetRequest(
-            consumerGroup=CONSUMERS, topic=TOPIC, queueId=queue_id, commitOffset=offset
-        )
-        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        command.language = "GO"  # a consumer that waits for the answer; Java's do not
-        found = await self.call_master(command, f"commit of queue {queue_id}")
+        found = await self.call_master(commit_of(CONSUMERS, queue_id, offset), f"commit of queue {queue_id}")
         if found is not None and found[1].code == ResponseCode.SUCCESS and found[0].is_master:
             now = self.world.clock.monotonic()
             self.world.history.add(Committed(now, self.pair, queue_id, offset))
             self.world.history.tell(now, f"{found[0].name} has offset {offset} of queue {queue_id}")
+
+
+def pull_of(group: str, queue_id: int, position: int) -> Command:
+    """Returns a pull that does not wait."""
+    ext = {
+        "consumerGroup": group, "topic": TOPIC, "queueId": str(queue_id),
+        "queueOffset": str(position), "maxMsgNums": "32", "sysFlag": "20", "commitOffset": "0",
+        "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+    }  # fmt: skip
+    return Command(int(RequestCode.PULL_MESSAGE), ext=ext)
+
+
+def commit_of(group: str, queue_id: int, offset: int) -> Command:
+    """Returns the commit of a consumer that waits for the answer; Java's do not."""
+    header = UpdateConsumerOffsetRequest(
+        consumerGroup=group, topic=TOPIC, queueId=queue_id, commitOffset=offset
+    )
+    command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    command.language = "GO"
+    return command
+
+
+def found_in(answer: Command) -> tuple[Found, ...]:
+    """Returns the messages of an answered pull."""
+    records = record.decode_all(answer.body)
+    return tuple(Found(one.queue_offset, one.physical_offset, name_of(one.body)) for one in records)
 
 
 def name_of(body: bytes) -> str:

@@ -7,6 +7,7 @@ log. Log offsets are those of the pair; `Cut` says from where on they were given
 from dataclasses import dataclass, field
 from enum import Enum
 
+CONSUMERS = "CG"
 MAX_LINES = 40  # of a transcript that is printed
 
 
@@ -16,6 +17,8 @@ class Kind(Enum):
     PLAIN = "plain"
     DELAYED = "delayed"
     HALF = "half"
+    TIMED = "timed"
+    """With a time of its own, kept by the wheel of timers."""
 
 
 class Lost(Enum):
@@ -47,6 +50,8 @@ class Sent:
     holders: int
     """Brokers whose files had the record when the receipt arrived."""
     delay_s: float = 0.0
+    due_ms: int = 0
+    """The time that a timed message asked for, by the clock of the broker that delivers it; 0: a delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Messages that a reader got from a master."""
+    """Messages that a reader got from a master, or from a slave."""
 
     at: float
     pair: str
     queue_id: int
     found: tuple[Found, ...]
+    group: str = CONSUMERS
+    is_of_slave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,62 @@ class Moved:
     queue_id: int
     before: int
     after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strayed:
+    """A reader that a server led on from `before` to `after` without all messages between them."""
+
+    at: float
+    pair: str
+    node: str
+    queue_id: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveCommitted:
+    """An offset that a slave has acknowledged while its master was away."""
+
+    at: float
+    pair: str
+    node: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A broker that ended without warning: what it had not written yet is lost."""
+
+    at: float
+    pair: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """Rows that an attempt sends to the ledger. `end`: where the log ended after them; 0: no answer."""
+
+    begin: float
+    pair: str
+    batch: int
+    token: str
+    names: tuple[str, ...]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An answer about the winners of a batch. `end`: where the log ended then, behind the decision."""
+
+    begin: float
+    at: float
+    pair: str
+    batch: int
+    tokens: tuple[str, ...]
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +235,25 @@ class Opened:
     ends: dict[int, int]
 
 
-Event = Sent | Pulled | Moved | Committed | Made | Ended | Loss | Cut | Unanswered | Fault | Broken | Opened
+Event = (
+    Sent
+    | Pulled
+    | Moved
+    | Strayed
+    | Committed
+    | SlaveCommitted
+    | Made
+    | Ended
+    | Wrote
+    | Decided
+    | Died
+    | Loss
+    | Cut
+    | Unanswered
+    | Fault
+    | Broken
+    | Opened
+)
 
 
 @dataclass(slots=True)
@@ -233,5 +314,9 @@ class PairEnd:
     topics: dict[str, int]
     """Topics of the master, and how many queues they have."""
     slaves: tuple[SlaveEnd, ...]
+    slave_group: dict[int, int] = field(default_factory=dict)
+    """By queue, what the master has of the group that commits at slaves only."""
+    winners: dict[int, tuple[str, ...]] | None = None
+    """By batch, the tokens that the ledger has chosen; None: no ledger was used, or nobody answered."""
     clock_jumps_ms: int = 0
     """Sum of all jumps of the clocks of its brokers."""

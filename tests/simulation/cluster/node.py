@@ -1,14 +1,16 @@
 """A broker of a simulated cluster, with its own host, disk and clock, and its log as the disk has it."""
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
-from unittest import mock
+
+from tests.simulation.cluster.history import CONSUMERS
 
 from turbopump.broker.config import BrokerConfig, load
+from turbopump.broker.part import Context
 from turbopump.broker.server import Broker
-from turbopump.broker.tables import Tables
 from turbopump.protocol.record import Record, decode, measure
 from turbopump.runtime.chance import Chance
 from turbopump.store.store import Store
@@ -19,7 +21,7 @@ from turbopump.testing.simulated_files import Survival
 
 PORT = 10911
 FILE_SIZE = 1 << 16
-TOPIC, CONSUMERS = "T", "CG"
+TOPIC = "T"
 LOG_DIR, ASIDE_DIR = "/store/commitlog", "/store/set-aside"
 
 running: ContextVar[str] = ContextVar("running", default="world")
@@ -38,6 +40,17 @@ class NodeClock(VirtualClock):
 
     def jump(self, milliseconds: int) -> None:
         self._set_by_ms += milliseconds
+
+
+class _OpenBroker(Broker):
+    """A broker that shows its tables, before its parts are built."""
+
+    on_open: Callable[[Context], None]
+
+    async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
+        context = await super()._context(stack)
+        self.on_open(context)
+        return context
 
 
 class Machines(Protocol):
@@ -101,25 +114,24 @@ class Node:
         self.life += 1
         self.workers = SimulatedWorkers(self.disk)
         network = world.network.at(self.ip)
-        broker = Broker(
+        broker = _OpenBroker(
             self.config, network, self.clock, self.disk, self.workers, world.chance, lambda: self.ip
         )
+        broker.on_open = self._opened
         token = running.set(self.name)
         try:
-            with mock.patch("turbopump.broker.server.Tables", self._new_tables):
-                await asyncio.create_task(broker.start())
+            await asyncio.create_task(broker.start())
         finally:
             running.reset(token)
         self.broker = broker
 
-    def _new_tables(self, *args: Any) -> Tables:
-        self.tables, store = Tables(*args), args[2]
-        self.opened_end = store.log.end
-        return self.tables
+    def _opened(self, context: Context) -> None:
+        self.tables = context.tables
+        self.opened_end = context.store.log.end
 
-    def committed(self) -> dict[int, int]:
-        """Returns by queue what the readers have committed here."""
-        return self.tables.offsets.of_group(CONSUMERS, TOPIC)
+    def committed(self, group: str = CONSUMERS) -> dict[int, int]:
+        """Returns by queue what the readers of a group have committed here."""
+        return self.tables.offsets.of_group(group, TOPIC)
 
     def queue_ends(self) -> dict[int, int]:
         """Returns where the queues of the topic end."""

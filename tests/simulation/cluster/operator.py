@@ -8,7 +8,7 @@ import asyncio
 from typing import Protocol
 
 from tests.simulation.cluster.clients import name_of
-from tests.simulation.cluster.history import Broken, Cut, Event, History, Loss, Lost, Opened
+from tests.simulation.cluster.history import Broken, Cut, Died, Event, History, Loss, Lost, Opened
 from tests.simulation.cluster.node import Node
 
 from turbopump.protocol.bodies.replicas import ReplicaStatus
@@ -74,6 +74,7 @@ class PairOperator:
             end = node.store.log.end if node.is_master else node.store.replica.dispatched
             self._known_ends[node.name] = self._complete_ends[node.name] = end
             node.crashed_at = self.now
+            self._scene.history.add(Died(self.now, self.pair, node.name))
             await node.die(survival)
 
     async def destroy(self, node: Node) -> None:

@@ -3,13 +3,17 @@
 import asyncio
 import random
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.cluster.check import Anomaly, check
-from tests.simulation.cluster.clients import Habits, Reader, Sender, name_of
+from tests.simulation.cluster.check import SETTLED_S, Anomaly, check
+from tests.simulation.cluster.clients import Habits, PairClient, Reader, Sender, name_of
 from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made, PairEnd, SlaveEnd, Stored
+from tests.simulation.cluster.ledger_driver import LedgerDriver
 from tests.simulation.cluster.node import FILE_SIZE, PORT, TOPIC, Node, running
 from tests.simulation.cluster.operator import PairOperator, settled
+from tests.simulation.cluster.slave_reader import MARKS, SlaveReader
+from tests.simulation.constants import restored
 
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
@@ -17,6 +21,7 @@ from turbopump.protocol import record
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
+from turbopump.store import timer_wheel
 from turbopump.testing.disk import PowerCut, SimulatedDisk
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import PERFECT, MemoryNetwork, NetworkConditions
@@ -26,7 +31,22 @@ TOOL_IP, NAME_SERVER_PORT = "10.0.9.9", 9876
 SETTLED_WITHIN_S = 240.0
 QUIET_S = 14.0  # after the last message: the longest delay, and a little more
 WATCH_S = 0.5
+SLOTS = 1_000  # of the wheel of timers
 MACHINE_CRASHES = (Survival.LOST, Survival.RANDOM, Survival.PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a world has beside senders and readers of masters: the seed decides, to keep worlds cheap."""
+
+    timers: bool
+    ledger: bool
+    slave_reads: bool
+
+    @classmethod
+    def of(cls, seed: int) -> "Features":
+        chance = random.Random(f"features of {seed}")
+        return cls(*(chance.random() < share for share in (0.3, 0.3, 0.4)))
 
 
 class ClusterWorld:
@@ -34,6 +54,7 @@ class ClusterWorld:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        self.features = Features.of(seed)
         self.history = History()
         self.tasks: dict[str, list[asyncio.Task[Any]]] = {}
         self.surprises: list[BaseException] = []
@@ -42,6 +63,11 @@ class ClusterWorld:
 
     async def run(self) -> list[Anomaly]:
         """Lives through faults, then calm; returns what was wrong."""
+        with restored(timer_wheel):
+            timer_wheel.SLOTS = SLOTS
+            return await self._run()
+
+    async def _run(self) -> list[Anomaly]:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._note_surprise)
         loop.set_task_factory(self._new_task)
@@ -52,8 +78,11 @@ class ClusterWorld:
         for operator in self.operators:
             await operator.begin()
         clients = self._clients()
-        senders = [asyncio.create_task(one.run()) for one in clients if isinstance(one, Sender)]
-        readers = [asyncio.create_task(one.run()) for one in clients if isinstance(one, Reader)]
+        self.slave_readers = [one for one in clients if isinstance(one, SlaveReader)]
+        self.drivers = {one.pair: one for one in clients if isinstance(one, LedgerDriver)}
+        is_sender = (Sender, LedgerDriver)
+        senders = [asyncio.create_task(one.run()) for one in clients if isinstance(one, is_sender)]
+        readers = [asyncio.create_task(one.run()) for one in clients if not isinstance(one, is_sender)]
         watch = asyncio.create_task(self._watch_slaves())
         await self._live()
         watch.cancel()
@@ -73,6 +102,7 @@ class ClusterWorld:
         self.habits = self._any_habits()
         self.operators = []
         self.tell(f"{self.network.conditions}")
+        self.tell(f"{self.features}")
         for pair in ["a", "b"][: chance.choice([1, 1, 1, 2])]:
             role, common = chance.choice(["SYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"]), self._any_conf()
             count = chance.choice([2, 2, 3])
@@ -102,7 +132,11 @@ class ClusterWorld:
                 "registerNameServerPeriod=10000",
                 "flushConsumerOffsetInterval=1000",
                 "flushDelayOffsetInterval=2000",
-                "timerWheelEnable=false",
+                f"timerWheelEnable={str(self.features.timers).lower()}",
+                f"timerPrecisionMs={100 if self.features.ledger else 1000}",
+                "timerRollWindowSlot=60",
+                "mappedFileSizeTimerLog=20800",
+                f"slaveReadEnable={str(self.features.slave_reads).lower()}",
                 f"flushDiskType={chance.choice(['SYNC_FLUSH', 'ASYNC_FLUSH', 'ASYNC_FLUSH'])}",
                 f"flushIntervalCommitLog={chance.choice([200, 500, 3000])}",
                 f"flushCommitLogLeastPages={chance.choice([0, 4])}",
@@ -118,6 +152,7 @@ class ClusterWorld:
         kinds = (
             [Kind.PLAIN] * 6 + [Kind.DELAYED] * chance.choice([0, 2]) + [Kind.HALF] * chance.choice([0, 2])
         )
+        kinds += [Kind.TIMED] * (3 if self.features.timers else 0)
         # Messages of one size make a log whose records begin at the same offsets after a cut.
         sizes = chance.choice([(200,), (10, 300, 3000), (100, 6000)])
         return Habits(tuple(kinds), sizes, chance.choice([0.2, 0.4, 1.0]), chance.choice([1, 2]))
@@ -127,14 +162,18 @@ class ClusterWorld:
         slowest_s, loss = chance.choice([0.0, 0.005, 0.1]), chance.choice([0.0, 0.0, 0.0, 0.001])
         return NetworkConditions(0.0, slowest_s, chance.choice([1500, 65_536, 65_536]), loss)
 
-    def _clients(self) -> list[Sender | Reader]:
-        clients: list[Sender | Reader] = []
+    def _clients(self) -> list[PairClient]:
+        clients: list[Any] = []
         for number, operator in enumerate(self.operators):
             for queue_id in range(self.habits.queues):
                 client = Client(self.network.at(f"10.1.{number}.{queue_id + 1}"), self.clock)
                 clients.append(Sender(self, operator.pair, client, queue_id, self.habits))
             client = Client(self.network.at(f"10.1.{number}.100"), self.clock)
             clients.append(Reader(self, operator.pair, client, self.habits.queues))
+            more = ((SlaveReader, self.features.slave_reads), (LedgerDriver, self.features.ledger))
+            for host, kind in enumerate((kind for kind, is_wanted in more if is_wanted), 101):
+                client = Client(self.network.at(f"10.1.{number}.{host}"), self.clock)
+                clients.append(kind(self, operator.pair, client, self.habits.queues))
         return clients
 
     # what clients and operators see
@@ -164,6 +203,7 @@ class ClusterWorld:
         }
         weights = {what: times for what, times in seldom.items() if self.chance.random() < 0.6}
         weights |= {self.wait: 6, self.wait_long: 2, self.look: 2, self.make_topic: 2}
+        weights |= {self.make_topic_and_promote: 1}
         actions, times = list(weights), list(weights.values())
         for _ in range(self.chance.randint(6, 16)):
             operator = self.chance.choice(self.operators)
@@ -300,6 +340,15 @@ class ClusterWorld:
             self.tell(f"{operator.master.name} has topic {topic}")
             self.history.add(Made(self.clock.monotonic(), operator.pair, topic, queues))
 
+    async def make_topic_and_promote(self, operator: PairOperator) -> None:
+        """Creates a topic, and has a slave take over soon after the topic must have reached it."""
+        await self.make_topic(operator)
+        await asyncio.sleep(SETTLED_S + 0.5)
+        with self._fault(operator):
+            old = operator.master
+            await operator.kill(old, Survival.KEPT)
+            await self._replace_or_restart(operator, old, 1.0)
+
     async def restart_name_server(self, operator: PairOperator) -> None:
         number = self.chance.randrange(len(self._servers))
         self.tell(f"name server {number} restarts")
@@ -316,6 +365,8 @@ class ClusterWorld:
         """Ends all faults, then the senders, and waits until everything has come to rest."""
         self.tell("calm from now on")
         self.network.conditions = PERFECT
+        for reader in self.slave_readers:
+            reader.is_calm = True
         hosts = [node.ip for operator in self.operators for node in operator.nodes]
         hosts += [address.partition(":")[0] for address in self.name_servers]
         for one in hosts:
@@ -331,6 +382,9 @@ class ClusterWorld:
             sender.cancel()
         await asyncio.sleep(QUIET_S + max(self.jumps_ms.values()) / 1000)
         await settled(self.operators, 10.0)
+        self.winners = {pair: await driver.end_all() for pair, driver in self.drivers.items()}
+        if self.winners:
+            await settled(self.operators, 10.0)
         return [await self._end_of(operator) for operator in self.operators]
 
     async def _end_of(self, operator: PairOperator) -> PairEnd:
@@ -354,6 +408,8 @@ class ClusterWorld:
             offsets=master.committed(),
             topics=master.topics(),
             slaves=tuple(slaves),
+            slave_group=master.committed(MARKS),
+            winners=self.winners.get(operator.pair),
             clock_jumps_ms=self.jumps_ms[operator.pair],
         )
 

@@ -175,6 +175,24 @@ async def test_a_caller_that_is_cancelled_while_it_waits_is_cancelled() -> None:
 
 
 @virtual
+async def test_close_ends_tasks_in_the_order_of_their_starts() -> None:
+    ended: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.append(number)
+
+    tasks = Tasks(LOG)
+    for number in range(50):
+        tasks.start(work(number))
+    await asyncio.sleep(0)
+    await tasks.close()
+    assert ended == list(range(50))
+
+
+@virtual
 async def test_close_may_be_called_twice_also_at_the_same_time() -> None:
     tasks = Tasks(LOG)
     task = tasks.start(forever())

@@ -152,11 +152,7 @@ class GroupAssignment:
         queues = await readable_queues(self.instance, topic)
         if self.is_broadcast:
             return Assignment(queues, queues)
-        try:
-            members = await self.instance.heartbeats.members(self.group, topic)
-        except Refused:  # a broker that has just started does not know the group
-            self.instance.heartbeats.renew()
-            raise
+        members = await self.instance.heartbeats.members(self.group, topic)
         me = self.instance.client_id
         if me not in members:  # other members have our queues until a heartbeat makes us known again
             self.instance.heartbeats.renew()

@@ -1,0 +1,51 @@
+"""A seed gives the same run whatever ran in the process before it: no real time, no order of addresses."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from unittest import mock
+
+import pytest
+from tests.simulation import cluster, delays, ledger, timers, transactions
+
+from turbopump.broker.delay import levels, timer_recovery
+from turbopump.broker.delay import timers as broker_timers
+from turbopump.broker.transactions import checks, recovery
+from turbopump.store import timer_wheel
+
+
+def _events(run: Callable[[int], object], seed: int) -> str:
+    """Returns a digest of all that the event loop did: when, and what."""
+    digest, run_handle = hashlib.sha256(), asyncio.Handle._run  # type: ignore[attr-defined]
+
+    def note(handle: asyncio.Handle) -> None:
+        callback = handle._callback  # type: ignore[attr-defined]
+        owner = getattr(callback, "__self__", None)
+        what = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
+        digest.update(f"{handle._loop.time()} {getattr(what, '__qualname__', '')}\n".encode())  # type: ignore[attr-defined]
+        run_handle(handle)
+
+    with mock.patch.object(asyncio.Handle, "_run", note):
+        run(seed)
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("world", [ledger, cluster])
+def test_a_seed_is_the_same_run_again(world: object) -> None:
+    run: Callable[[int], object] = world.run  # type: ignore[attr-defined]
+    first = _events(run, 6)
+    kept = [bytearray(17 * size % 4_000) for size in range(20_000)]  # objects get other addresses
+    del kept[::3]
+    assert _events(run, 6) == first
+
+
+@pytest.mark.parametrize("run", [delays.run, timers.run, transactions.run, ledger.run, cluster.run])
+def test_a_world_leaves_the_constants_as_they_were(run: Callable[[int], object]) -> None:
+    modules = (levels, broker_timers, timer_recovery, checks, recovery, timer_wheel)
+
+    def constants() -> list[dict[str, object]]:
+        return [{name: value for name, value in vars(one).items() if name.isupper()} for one in modules]
+
+    before = constants()
+    run(3)
+    assert constants() == before
