@@ -83,8 +83,7 @@ class NameServers:
 
     def _used(self, left: Sequence[str]) -> str:
         """Returns the server in use if it is among those that are left, else uses one of them at random."""
-        used = self.addresses[self._current] if self.addresses else None
-        if used in left:
+        if self.addresses and (used := self.addresses[self._current]) in left:
             return used
         address = left[self._chance.randrange(len(left))]
         if address in self.addresses:
