@@ -126,7 +126,7 @@ class Heartbeats:
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
 
     def _is_unaware(self, address: str) -> bool:
-        """Returns whether the broker does not know this client: no connection, or the last heartbeat failed."""
+        """Returns whether the broker does not know this client: no connection, or its heartbeat failed."""
         connection = self._told.get(address)
         return connection is None or connection.is_closing or address in self._silent
 

@@ -161,24 +161,19 @@ def process(found: Mapping[str, Figures]) -> str:
         ("CPU of one route", "route_cpu_us", "µs"),
     )
     rows = [(text, *(f"{_number(one[key])} {unit}" for one in runs)) for text, key, unit in lines]
-    rows.append(
-        ("CPU at the rates above", *(f"{_number(_percent(found['scale'], one))} % of a core" for one in runs))
-    )
+    measured = (f"{one['steady_cpu_percent']} % at {one['steady_routes_per_s']:.0f} a second" for one in runs)
+    rows.append(("CPU of a core while clients polled routes", *measured))
+    planned = (f"{_number(_percent(found['scale'], one))} %" for one in runs)
+    rows.append(("the same at the rate of the quiet time above", *planned))
     return _table(("name server process", *names), rows)
 
 
 def _percent(planned: Figures, run: Figures) -> float:
-    """Returns the CPU of the plan's rates, from the cost of each request."""
+    """Returns the CPU at the plan's rate of routes, from that at the rate of the run."""
     servers = planned["life"]["steady"]
-    rate = {
-        code: sum(one["by_code"][code]["requests"] for one in servers)
-        / len(servers)
-        / servers[0]["virtual_s"]
-        for code in NAMES
-    }
-    return float(
-        100 * (rate["103"] * run["registration_cpu_ms"] / 1e3 + rate["105"] * run["route_cpu_us"] / 1e6)
-    )
+    asked = sum(one["by_code"]["105"]["requests"] for one in servers) / len(servers)
+    rate = asked / servers[0]["virtual_s"]
+    return float(run["steady_cpu_percent"] * rate / run["steady_routes_per_s"])
 
 
 TABLES: dict[str, Callable[[Mapping[str, Figures]], str]] = {
