@@ -24,7 +24,7 @@ UNIT         ?= tests/unit
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long test-long-status
+.PHONY: help run cluster venv fmt quick check lint types imports unit test test-interop test-spark record simulation scale kills hostile fuzz bench test-long test-long-status
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -85,6 +85,9 @@ record: $(VENV)/.dev  ## record the answers of Apache's servers again, per versi
 simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, JOBS at a time, on a disk that loses and tears writes
 	@for world in $(WORLDS); do \
 	  $(PY) -m tests.simulation --jobs $(JOBS) --world $${world%:*} --seeds $$(($(SEEDS) / $${world#*:})) $(ARGS) || exit; done
+
+scale: $(VENV)/.dev  ## the planning world of docs/scale.md: 100 brokers, 5,000 clients; ARGS='--brokers 20 …': another size
+	@$(PY) -m tests.simulation.scale $(ARGS)
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)

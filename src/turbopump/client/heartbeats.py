@@ -1,7 +1,8 @@
 """Heartbeats: tell the brokers of the client's topics for which groups it produces and consumes.
 
 A broker treats a broken connection as members that have left. So a lost connection causes a new heartbeat at
-once, and a heartbeat that failed is repeated every second.
+once, and a heartbeat that failed is repeated every second. Both go to the brokers concerned only: a broker
+that is down must not make every client send a heartbeat each second to all the others.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ class Heartbeats:
         self._timeout_s = timeout_s
         self._short = short
         self._due = asyncio.Event()
+        self._all_due = False  # to all brokers, not only to those that do not know this client
         self._told: dict[
             str, Connection
         ] = {}  # address → the connection over which the broker knows this client
@@ -67,13 +69,17 @@ class Heartbeats:
         self.versions: dict[str, int] = {}
         """Address → version of the broker."""
 
-    async def announce(self) -> bool:
-        """Sends heartbeats to the topics' masters, of consumers to slaves too; False: one failed, or none."""
+    async def announce(self, to_all: bool = True) -> bool:
+        """Sends heartbeats to the topics' masters, of consumers to slaves too; False: one failed, or none.
+
+        `to_all` False: only to those that do not know this client.
+        """
         described = self._describe()
         if not described.producerDataSet and not described.consumerDataSet:
             return True
         addresses = await self._addresses(masters_only=not described.consumerDataSet)
-        heard = await asyncio.gather(*(self._tell(address, described) for address in sorted(addresses)))
+        told = sorted(address for address in addresses if to_all or self._is_unaware(address))
+        heard = await asyncio.gather(*(self._tell(address, described) for address in told))
         return bool(addresses) and all(heard)
 
     async def tell(self, address: str) -> bool:
@@ -82,9 +88,15 @@ class Heartbeats:
 
     async def keep(self) -> None:
         """Sends heartbeats at intervals, soon again after a failure or `renew`, until cancelled."""
+        next_to_all = self._clock.monotonic()
         while True:
+            to_all = self._all_due or self._clock.monotonic() >= next_to_all
             self._due.clear()
-            pause_s = self._interval_s if await self.announce() else RETRY_S
+            self._all_due = False
+            succeeded = await self.announce(to_all)
+            now = self._clock.monotonic()
+            next_to_all = now + self._interval_s if to_all else next_to_all
+            pause_s = max(0.0, next_to_all - now) if succeeded else RETRY_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._due.wait()
@@ -93,7 +105,8 @@ class Heartbeats:
                     )  # a broker needs a moment to restart; also keeps this from a tight loop
 
     def renew(self) -> None:
-        """Makes `keep` send heartbeats to all brokers in a second, because one does not know this client."""
+        """Makes `keep` send heartbeats to all brokers in a second."""
+        self._all_due = True
         self._due.set()
 
     async def members(self, group: str, topic: str) -> list[str]:
@@ -116,6 +129,11 @@ class Heartbeats:
                 self.renew()
             return bodies.ConsumerListBody.decode(successful(answer).body).consumerIdList
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
+
+    def _is_unaware(self, address: str) -> bool:
+        """Returns whether the broker does not know this client: no connection, or its heartbeat failed."""
+        connection = self._told.get(address)
+        return connection is None or connection.is_closing or address in self._silent
 
     def _is_new(self, address: str) -> bool:
         """Returns whether the broker has known this client for a short time only, or does not know it."""
@@ -187,7 +205,7 @@ class Heartbeats:
             self._told_at.pop(address, None)
             if self._short is not None:
                 self._short.forget(address)
-            connection.on_closed.append(lambda _: self.renew())
+            connection.on_closed.append(lambda _: self._due.set())
 
 
 def _masters_first(route: TopicRoute) -> list[str]:

@@ -34,7 +34,11 @@ def successful(answer: Command, server: str = "") -> Command:
 
 
 class NameServers:
-    """Sends requests to one name server, chosen at random, and to the next one when it does not answer."""
+    """Sends requests to one name server, chosen at random, and to another one when it does not answer.
+
+    The other one is chosen at random too: if each client took the next in the list, all clients of a name
+    server that is restarted would go to the same one, and after a restart of each, all clients to one.
+    """
 
     addresses: tuple[str, ...] = ()
     _current = 0
@@ -59,8 +63,10 @@ class NameServers:
         Raises NoNameServer when it is another kind of server.
         """
         failure = OSError("none is known")
-        for _ in self.addresses:
-            address = self.addresses[self._current]
+        left = list(self.addresses)
+        while left:
+            address = self._used(left)
+            left.remove(address)
             try:
                 answer = await self._calls.call(address, question, timeout_s)
                 if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -72,6 +78,14 @@ class NameServers:
                 raise NoNameServer(f"{address} is not a name server: {IN_HTTP}") from error
             except OSError as error:
                 failure = error
-                self._current = (self._current + 1) % len(self.addresses)
         advice = "check name_servers=, and that they run"
         raise Unreachable(f"no name server answers ({failure}): {advice}") from failure
+
+    def _used(self, left: Sequence[str]) -> str:
+        """Returns the server in use if it is among those that are left, else uses one of them at random."""
+        if self.addresses and (used := self.addresses[self._current]) in left:
+            return used
+        address = left[self._chance.randrange(len(left))]
+        if address in self.addresses:
+            self._current = self.addresses.index(address)
+        return address

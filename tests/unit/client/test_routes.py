@@ -142,3 +142,44 @@ def test_an_order_topic_says_by_itself_to_which_queues_one_can_send() -> None:
     route = route_of("t", told)
     assert route.publish == (MessageQueue("t", "b", 0), MessageQueue("t", "b", 1))
     assert len(route.subscribe) == 8
+
+
+def test_an_answer_that_says_the_same_leaves_the_route_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 2}, {"a": BROKER_A}))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
+    first = run_virtual(routes.refresh("t"))
+    assert run_virtual(routes.refresh("t")) is first
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 3}, {"a": BROKER_A}))
+    assert len(run_virtual(routes.refresh("t")).publish) == 3
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 2}, {"a": BROKER_A}))
+    assert run_virtual(routes.refresh("t")) == first
+
+
+@pytest.mark.parametrize(("code", "remark"), [(17, "no such topic"), (1, "name server not ready")])
+def test_a_poll_that_is_refused_leaves_the_old_route(code: int, remark: str) -> None:
+    cluster = Cluster()
+    cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
+    known = run_virtual(routes.find("t"))
+    cluster.on(NAMESRV, ROUTE, lambda request: reply(request, code, remark))
+    run_virtual(routes.refresh_known([]))
+    assert routes.known("t") == known
+
+
+def test_clients_of_a_name_server_that_is_down_spread_over_the_others_and_stay_there() -> None:
+    cluster = Cluster()
+    for name in ("second:9876", "third:9876"):
+        cluster.on(name, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
+    moved_to = []
+    for seed in range(30):
+        servers = NameServers(cluster, ["first:9876", "second:9876", "third:9876"], Chance(seed))
+        routes = RouteCache(servers)
+        cluster.asked.clear()
+        run_virtual(routes.refresh("t"))
+        run_virtual(routes.refresh("t"))
+        asked = [address for address, _ in cluster.asked]
+        if asked[0] == "first:9876":
+            assert asked[1:] == 2 * [asked[-1]]
+            moved_to.append(asked[-1])
+    assert set(moved_to) == {"second:9876", "third:9876"}
