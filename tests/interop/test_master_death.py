@@ -16,6 +16,7 @@ from .conftest import Early
 from .master_death import (
     A,
     Observed,
+    drained_at,
     first_from_slave,
     longest_pause,
     misplaced,
@@ -90,6 +91,11 @@ def test_what_a_pull_under_way_can_have_brought_is_not_from_the_slave() -> None:
 def test_the_longest_pause_is_one_while_the_master_is_away() -> None:
     assert longest_pause([1.0, 7.0, 8.0, 20.0], begin=2.0, end=10.0) == 5.0
     assert longest_pause([1.0, 20.0], begin=2.0, end=10.0) == 8.0
+
+
+def test_all_is_read_when_the_last_message_has_come_once() -> None:
+    sent = [Sent(0.0, "send-x-0", sequence) for sequence in (1, 2)]
+    assert drained_at(sent, [got(1.0, 2), got(2.0, 1), got(3.0, 2), got(4.0, 3)]) == 2.0
 
 
 def test_what_was_committed_and_comes_again_is_noticed() -> None:

@@ -102,6 +102,9 @@ class Crew:
         self._work = work
         self._env = env
         self.workers: list[Worker] = []
+        self._read: dict[
+            str, tuple[int, list[list[str]]]
+        ] = {}  # by file: bytes that were read, and their lines
 
     def add(self, client: str, *jobs: str) -> Worker:
         worker = Worker(client, self._namesrv, self._work, *jobs, env=self._env)
@@ -173,10 +176,15 @@ class Crew:
         ]
 
     def _lines(self, name: str) -> list[list[str]]:
-        with contextlib.suppress(FileNotFoundError):
-            text = (self._work / f"{name}.log").read_text()
-            return [line.split("\t") for line in text[: text.rfind("\n") + 1].splitlines()]
-        return []
+        """Returns the whole lines of a log. It only grows, so that each line is read once."""
+        size, lines = self._read.get(name, (0, []))
+        with contextlib.suppress(FileNotFoundError), (self._work / f"{name}.log").open("rb") as file:
+            file.seek(size)
+            new = file.read()
+            new = new[: new.rfind(b"\n") + 1]
+            lines = [*lines, *(line.split("\t") for line in new.decode().splitlines())]
+            self._read[name] = size + len(new), lines
+        return lines
 
 
 @dataclass(frozen=True)
