@@ -118,21 +118,31 @@ class Member:
         self.commits_at_slave = client != clients.GO
         self.groups = (self.stay, self.leave) if self.commits_at_slave else (self.stay,)
         self._crew = crew
-        self.producer = crew.add(client, f"produce:{self.sender}:{TOPIC}:{KEYS}:{INTERVAL_MS}:sync")
-        self.stays = crew.add(client, f"consume:{self.stay}:{self.stay}:{TOPIC}:concurrent")
+        self.stays = self._started(f"consume:{self.stay}:{self.stay}:{TOPIC}:concurrent")
+        self.producer: Worker | None = None
         self.leaves: Worker | None = None
-        wait_ready(self.producer)
-        wait_ready(self.stays)
+
+    def _started(self, job: str) -> Worker:
+        worker = self._crew.add(self.client, job)
+        wait_ready(worker)
+        return worker
+
+    def start_sending(self) -> None:
+        self.producer = self._started(f"produce:{self.sender}:{TOPIC}:{KEYS}:{INTERVAL_MS}:sync")
+
+    def end_sending(self) -> None:
+        assert self.producer is not None
+        self.producer.stop()
 
     def start_leaving(self) -> None:
         """Starts the second group, for the first time or again."""
         if self.leave not in self.groups:
             return
         if self.leaves is None:
-            self.leaves = self._crew.add(self.client, f"consume:{self.leave}:{self.leave}:{TOPIC}:concurrent")
+            self.leaves = self._started(f"consume:{self.leave}:{self.leave}:{TOPIC}:concurrent")
         else:
             self.leaves.start()
-        wait_ready(self.leaves)
+            wait_ready(self.leaves)
 
     def leaves_now(self) -> None:
         if self.leaves is not None:
@@ -175,6 +185,8 @@ class Scene:
     # what happens
 
     def _load_both(self) -> None:
+        for member in self._members:
+            member.start_sending()
         for member in self._members:
             for broker in (A, B):
                 self._expect_send(member, broker, since=0.0)
@@ -245,7 +257,7 @@ class Scene:
 
     def _end(self) -> None:
         for member in self._members:
-            member.producer.stop()
+            member.end_sending()
         sent = self._crew.acknowledged(TOPIC)
         groups = [group for member in self._members for group in member.groups]
         workers.eventually(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks import failover, replicas
+from benchmarks.servers import BASELINE
 
 MACHINE = {"cores": 2, "load_average_at_start": 0.3}
 
@@ -23,7 +24,7 @@ def window(p50: float, p99: float, cpu_us: float = 10.0) -> dict[str, Any]:
 
 
 def latencies(**p99s: tuple[float, ...]) -> dict[str, Any]:
-    names = {"lone": replicas.LONE, "sync": replicas.SYNC, "apache": replicas.BASELINE,
+    names = {"lone": replicas.LONE, "sync": replicas.SYNC, "apache": BASELINE,
              "apache_lone": replicas.BASELINE_LONE}  # fmt: skip
     samples = {
         names[name]: {load: [window(p99 / 10, p99) for p99 in found] for load in replicas.LATENCY_SHAPES}
@@ -45,7 +46,7 @@ def test_the_page_says_how_busy_the_machine_was() -> None:
 
 
 def test_costs_are_compared_with_apaches_pair_and_with_a_lone_broker() -> None:
-    costs = {replicas.LONE: 8.0, replicas.ASYNC: 12.0, replicas.SYNC: 16.0, replicas.BASELINE: 48.0}
+    costs = {replicas.LONE: 8.0, replicas.ASYNC: 12.0, replicas.SYNC: 16.0, BASELINE: 48.0}
     samples = {name: {load: [window(1, 2, cpu)] for load in replicas.SHAPES} for name, cpu in costs.items()}
     for load in replicas.SHAPES:
         samples[replicas.ASYNC][f"{load}{replicas.MASTER_ALONE}"] = [window(1, 2, 10.0)]
