@@ -18,7 +18,7 @@ import contextlib
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +49,9 @@ class Got(NamedTuple):
 
 
 class Worker:
-    def __init__(self, client: str, namesrv: str, work: Path, *jobs: str) -> None:
+    def __init__(
+        self, client: str, namesrv: str, work: Path, *jobs: str, env: Mapping[str, str] | None = None
+    ) -> None:
         self.client = client
         self.jobs = [job.split(":") for job in jobs]
         self._name = f"{self.jobs[0][1]}+{len(jobs) - 1}"
@@ -58,7 +60,7 @@ class Worker:
         self._command = [*clients.program_of(client, "Worker", home), namesrv, str(work), *jobs]
         self._log = home / "log"
         self._process: processes.Server | None = None
-        self._home = home
+        self._env = {"HOME": str(home), **(env or {})}
         self.started: list[float] = []
 
     def __str__(self) -> str:
@@ -67,7 +69,7 @@ class Worker:
     def start(self) -> None:
         """Ready after a while: `wait_ready` waits for that."""
         self.started.append(time.time())
-        self._process = processes.Server(self._command, self._log, {"HOME": str(self._home)})
+        self._process = processes.Server(self._command, self._log, self._env)
 
     def wait_ready(self) -> None:
         self._running.wait_ready(READY)
@@ -95,13 +97,17 @@ class Worker:
 class Crew:
     """Workers that share a directory of logs."""
 
-    def __init__(self, namesrv: str, work: Path) -> None:
+    def __init__(self, namesrv: str, work: Path, env: Mapping[str, str] | None = None) -> None:
         self._namesrv = namesrv
         self._work = work
+        self._env = env
         self.workers: list[Worker] = []
+        self._read: dict[
+            str, tuple[int, list[list[str]]]
+        ] = {}  # by file: bytes that were read, and their lines
 
     def add(self, client: str, *jobs: str) -> Worker:
-        worker = Worker(client, self._namesrv, self._work, *jobs)
+        worker = Worker(client, self._namesrv, self._work, *jobs, env=self._env)
         self.workers.append(worker)
         worker.start()
         return worker
@@ -170,10 +176,15 @@ class Crew:
         ]
 
     def _lines(self, name: str) -> list[list[str]]:
-        with contextlib.suppress(FileNotFoundError):
-            text = (self._work / f"{name}.log").read_text()
-            return [line.split("\t") for line in text[: text.rfind("\n") + 1].splitlines()]
-        return []
+        """Returns the whole lines of a log. It only grows, so that each line is read once."""
+        size, lines = self._read.get(name, (0, []))
+        with contextlib.suppress(FileNotFoundError), (self._work / f"{name}.log").open("rb") as file:
+            file.seek(size)
+            new = file.read()
+            new = new[: new.rfind(b"\n") + 1]
+            lines = [*lines, *(line.split("\t") for line in new.decode().splitlines())]
+            self._read[name] = size + len(new), lines
+        return lines
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Sends and consumes until it is told to end, or killed, as Worker.java does; workers.py reads what it wrote.
 
-Usage: worker.py NAMESRV DIRECTORY JOB..., jobs as workers.py describes them.
+Usage: worker.py NAMESRV DIRECTORY JOB..., jobs as workers.py describes them. EVERY_MS in the environment:
+how often it asks for routes and commits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from turbopump import (
 
 AGAIN_S = 0.1
 WORKERS = 4
+EVERY_MS = os.environ.get("EVERY_MS")
 REPEATED = ("keyed",)  # modes that try again until it is stored
 
 
@@ -42,7 +44,9 @@ def main(namesrv: str, directory: str, *jobs: str) -> None:
             log = Log(Path(directory) / f"{name}.log")
             if verb == "produce":
                 topic, keys, interval_ms, mode = words
-                producer = clients.enter_context(Producer(name, name_servers=namesrv, instance_name=name))
+                producer = clients.enter_context(
+                    Producer(name, name_servers=namesrv, instance_name=name, **intervals())
+                )
                 sending = Sending(producer, log, name, topic, mode, told)
                 load = threading.Thread(target=sending.run, args=(int(keys), int(interval_ms) / 1000))
                 load.start()
@@ -123,6 +127,7 @@ def consumer(name: str, namesrv: str, group: str, topic: str, mode: str, log: Lo
         group,
         name_servers=namesrv,
         instance_name=name,
+        **intervals(),
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         consume_thread_min=WORKERS,
         consume_thread_max=WORKERS,
@@ -135,6 +140,14 @@ def consumer(name: str, namesrv: str, group: str, topic: str, mode: str, log: Lo
         log.line("got", key, sequence, where.broker, where.id, message.offset, message.reconsume_times)
 
     return made
+
+
+def intervals() -> dict[str, float]:
+    """Returns the settings that EVERY_MS changes."""
+    if EVERY_MS is None:
+        return {}
+    every_s = int(EVERY_MS) / 1000
+    return {"poll_name_server_interval": every_s, "persist_consumer_offset_interval": every_s}
 
 
 def micros() -> int:

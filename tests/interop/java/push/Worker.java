@@ -7,6 +7,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -26,10 +27,11 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * restart it goes on in the same files, under the same client ids. workers.py reads them and says what the lines mean.
  * Usage: Worker namesrvAddr directory (produce:NAME:TOPIC:KEYS:INTERVAL_MS:MODE | consume:NAME:GROUP:TOPIC:MODE)...
  * Modes: keyed (to the key's queue, again until acknowledged), strict (to the key's queue, once), sync, async, oneway;
- * concurrent, ordered.
+ * concurrent, ordered. EVERY_MS in the environment: how often it asks for routes, commits and sends heartbeats.
  */
 public final class Worker {
     private static final long AGAIN_MS = 100;
+    private static final String EVERY_MS = System.getenv("EVERY_MS");
 
     private final String namesrv;
     private final File directory;
@@ -73,6 +75,7 @@ public final class Worker {
         DefaultMQProducer producer = new DefaultMQProducer(name);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(name);
+        setIntervals(producer);
         producer.start();
         closing.add(producer::shutdown);
         Log log = new Log(name);
@@ -141,6 +144,7 @@ public final class Worker {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(name);
+        setIntervals(consumer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
@@ -159,6 +163,14 @@ public final class Worker {
         }
         consumer.start();
         closing.add(consumer::shutdown);
+    }
+
+    private static void setIntervals(ClientConfig client) {
+        if (EVERY_MS != null) {
+            client.setPollNameServerInterval(Integer.parseInt(EVERY_MS));
+            client.setPersistConsumerOffsetInterval(Integer.parseInt(EVERY_MS));
+            client.setHeartbeatBrokerInterval(Integer.parseInt(EVERY_MS));
+        }
     }
 
     private static void got(Log log, MessageExt message, MessageQueue queue) {
