@@ -240,8 +240,13 @@ def log_bytes(broker: peers.Cluster, begin: int, end: int) -> bytes:
 
 
 def pull_all(address: str, topic: str, queue: int) -> list[bytes]:
+    """Returns the bodies of a queue as one broker gives them out, whichever its role."""
+    return [record.body_of(one) for one in pull_records(address, topic, queue)]
+
+
+def pull_records(address: str, topic: str, queue: int) -> list[record.Record]:
     """Reads a queue from its beginning at one broker, whichever its role."""
-    found: list[bytes] = []
+    found: list[record.Record] = []
     offset = 0
     while True:
         answer = ask(
@@ -251,7 +256,7 @@ def pull_all(address: str, topic: str, queue: int) -> list[bytes]:
         )  # fmt: skip
         if answer.code != 0:
             return found
-        found += [record.body_of(one) for one in record.decode_all(answer.body)]
+        found += record.decode_all(answer.body)
         offset = int(answer.ext["nextBeginOffset"])
 
 

@@ -1,0 +1,243 @@
+"""The table of failures: each row starts with a pair in sync under load, and ends with the broker to read.
+
+A function says with `pair.lost` which broker has lost messages or is out of the pair from then on; everything
+else is counted from the history. `chance` decides how long each part lasts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.failures.count import OK
+from tests.failures.links import ThreadedLink, Way
+from tests.failures.load import Load
+from tests.failures.pairs import Node, Pair
+
+DISK_SIZE = 96 << 20
+SLOW_BYTES_PER_S = 20_000
+SELDOM_SYNCED = {"flushIntervalCommitLog": "5000", "flushCommitLogLeastPages": "1000"}
+GIVEN_UP_S = 25.0
+"""A pair that is not in sync after this time will not be."""
+
+
+@dataclass(frozen=True)
+class End:
+    """The broker whose messages count, and the other one if it must have the same."""
+
+    read: Node
+    copy: Node | None = None
+
+
+Run = Callable[[Pair, Load, random.Random], End]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row of the table."""
+
+    name: str
+    title: str
+    run: Run
+    conf: Mapping[str, str] = field(default_factory=dict)
+    disk_of: str = ""
+    """The broker whose disk is small."""
+
+
+def work(load: Load, chance: random.Random) -> None:
+    """Lets the pair work in sync for a while."""
+    load.wait(OK, chance.randint(40, 200))
+
+
+def kill_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.kill()
+    pair.lost(pair.a)
+    load.wait_sends(chance.randint(4, 12))
+    return End(pair.b)
+
+
+def restart_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.kill()
+    load.wait_sends(chance.randint(1, 8))
+    pair.a.start()
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+def destroy_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.kill()
+    pair.a.destroy_disk()
+    pair.lost(pair.a)
+    pair.promote(pair.b)
+    load.wait_answers(chance.randint(5, 20))
+    return End(pair.b)
+
+
+def join_empty_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    load.wait(OK, 1000)  # more than one file of the log
+    pair.b.kill()
+    pair.b.destroy_disk()
+    pair.lost(pair.b)
+    load.wait_answers(4)
+    pair.follow_empty(pair.b, pair.a)
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+def replace_disk_of_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.kill()
+    pair.a.destroy_disk()
+    pair.lost(pair.a)
+    pair.a.start()
+    pair.make_topic(pair.a)
+    load.wait_answers(chance.randint(20, 60))
+    return promote_slave(pair, load, chance)
+
+
+def cut_power_of_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.cut_power()
+    pair.lost(pair.a)
+    pair.a.start()
+    load.wait_answers(chance.randint(20, 60))
+    return promote_slave(pair, load, chance)
+
+
+def promote_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    """Takes the master out of the pair; its slave becomes the master."""
+    pair.a.kill()
+    pair.lost(pair.a)
+    pair.promote(pair.b)
+    load.wait_answers(chance.randint(5, 20))
+    return End(pair.b)
+
+
+def return_old_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    """The old master has records that the new one never had; it returns as a slave, then it is alone."""
+    pair.a.link.cut()
+    load.wait_answers(chance.randint(4, 20))
+    promote_slave(pair, load, chance)
+    pair.follow(pair.a, pair.b)
+    load.wait(OK, chance.randint(20, 60), within_s=8.0)
+    pair.b.kill()
+    pair.b.destroy_disk()
+    pair.lost(pair.b)
+    pair.promote(pair.a)
+    load.wait_answers(5)
+    return End(pair.a)
+
+
+def kill_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.b.kill()
+    load.wait_answers(chance.randint(4, 20))
+    pair.b.start()
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+def cut_power_of_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.b.cut_power()
+    load.wait_answers(chance.randint(4, 20))
+    pair.b.start()
+    if not load.wait(OK, within_s=GIVEN_UP_S):
+        pair.lost(pair.b)
+    return promote_slave(pair, load, chance)
+
+
+def pause_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.b.pause()
+    load.wait_sends(chance.randint(4, 12))
+    pair.b.resume()
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+def pause_master(pair: Pair, load: Load, chance: random.Random) -> End:
+    pair.a.pause()
+    load.wait_sends(chance.randint(4, 8))
+    pair.a.resume()
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
+    """The link fails and is mended; then it fails again, and the master dies."""
+
+    def run(pair: Pair, load: Load, chance: random.Random) -> End:
+        fail(pair.a.link)
+        load.wait_sends(chance.randint(8, 24))
+        pair.a.link.mend()
+        load.wait(OK, within_s=GIVEN_UP_S)
+        fail(pair.a.link)
+        load.wait_sends(chance.randint(4, 12))
+        pair.a.kill()
+        pair.lost(pair.a)
+        pair.a.link.mend()
+        return End(pair.b)
+
+    return run
+
+
+def fill_disk(pair: Pair, load: Load, chance: random.Random) -> End:
+    assert pair.disk is not None
+    full = pair.a if pair.disk_of == "a" else pair.b
+    pair.disk.fill()
+    load.wait_sends(chance.randint(150, 300), within_s=12.0)
+    pair.disk.free()
+    if full.has_ended:
+        full.kill()
+        full.start()
+    load.wait(OK, within_s=GIVEN_UP_S)
+    return End(pair.a, pair.b)
+
+
+TABLE = (
+    Scenario("kill-master", "the master is killed; its slave is read", kill_master),
+    Scenario("restart-master", "the master is killed and comes back", restart_master),
+    Scenario("destroy-master", "the master's disk is gone; its slave is promoted", destroy_master),
+    Scenario(
+        "replace-disk",
+        "the master comes back with an empty disk; later its slave is promoted",
+        replace_disk_of_master,
+    ),
+    Scenario(
+        "power-master",
+        "the master loses what it had not synced; later its slave is promoted",
+        cut_power_of_master,
+        SELDOM_SYNCED,
+    ),
+    Scenario(
+        "old-master",
+        "the slave is promoted, the old master returns as its slave, then is promoted",
+        return_old_master,
+    ),
+    Scenario("kill-slave", "the slave is killed and comes back", kill_slave),
+    Scenario("empty-slave", "the slave comes back with an empty disk", join_empty_slave),
+    Scenario(
+        "power-slave",
+        "the slave loses what it had not synced and comes back; then it is promoted",
+        cut_power_of_slave,
+        SELDOM_SYNCED,
+    ),
+    Scenario("pause-slave", "SIGSTOP and SIGCONT of the slave", pause_slave),
+    Scenario("pause-master", "SIGSTOP and SIGCONT of the master", pause_master),
+    Scenario("cut-link", "the link is cut; the second time the master dies", fail_link(ThreadedLink.cut)),
+    Scenario("freeze-link", "the link passes nothing; the same", fail_link(ThreadedLink.freeze)),
+    Scenario(
+        "link-to-master",
+        "the link passes reports and no data; the same",
+        fail_link(lambda link: link.one_way(Way.FORTH)),
+    ),
+    Scenario(
+        "link-to-slave",
+        "the link passes data and no reports; the same",
+        fail_link(lambda link: link.one_way(Way.BACK)),
+    ),
+    Scenario(
+        "slow-link",
+        f"the link passes {SLOW_BYTES_PER_S // 1000} kB/s, 50 ms late; the same",
+        fail_link(lambda link: link.slow(SLOW_BYTES_PER_S, 0.05)),
+    ),
+    Scenario("full-slave", "the slave's disk is full, then has space again", fill_disk, disk_of="b"),
+    Scenario("full-master", "the master's disk is full, then has space again", fill_disk, disk_of="a"),
+)
