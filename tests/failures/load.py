@@ -21,12 +21,14 @@ from turbopump.errors import ClientError, Refused
 from turbopump.protocol import ids
 
 SEND_S = 3.0
-PAUSE_S = 0.005
+PAUSE_S = 0.01
 AFTER_FAILURE_S = 0.1
 POLL_S = 0.3
 LOOK_S = 0.05
 ROUTES_S = 1.0
 SIZES = (100, 1000, 4000)
+LARGE = (50_000, 100_000)
+NEVER = 1 << 30
 ERRORS = (ClientError, Refused, OSError)
 
 
@@ -50,7 +52,10 @@ class Load:
             send_msg_timeout=SEND_S,
             retry_times_when_send_failed=0,
             poll_name_server_interval=ROUTES_S,
+            compress_msg_body_over_howmuch=NEVER,
         )
+        self.sizes = SIZES
+        """Sizes of bodies from now on."""
 
     def __enter__(self) -> Load:
         self._producer.start()
@@ -86,6 +91,10 @@ class Load:
         """Returns whether that many further messages were stored, with whichever receipt."""
         return self._wait(lambda one: one.status != FAILED, count, within_s)
 
+    def wait_trouble(self, count: int = 20, within_s: float = 60.0) -> bool:
+        """Returns whether that many further sends were answered with less than SEND_OK, or not at all."""
+        return self._wait(lambda one: one.status != OK, count, within_s)
+
     def wait_sends(self, count: int = 4, within_s: float = 60.0) -> bool:
         """Returns whether that many further sends have ended, with whichever result."""
         return self._wait(lambda one: True, count, within_s)
@@ -104,7 +113,7 @@ class Load:
         chance = random.Random(f"{self._seed} {queue}")
         number = 0
         while not self._end.is_set():
-            sent = self._send(queue, f"{queue}-{number:06d}", chance.choice(SIZES))
+            sent = self._send(queue, f"{queue}-{number:06d}", chance.choice(self.sizes))
             self._history.sent.append(sent)
             self._end.wait(PAUSE_S if sent.status != FAILED else AFTER_FAILURE_S)
             number += 1

@@ -35,8 +35,9 @@ PAGE = """\
 
 Masters and slaves as processes under load, killed, stopped, cut off, with full, empty and lost disks:
 `make failures` ([testing](../testing.md)). Pairs of our brokers and of Apache's 4.9.7 and 5.5.0 have the same
-scenarios and settings: `SYNC_MASTER`, `ASYNC_FLUSH`, `inSyncReplicas=2`. `python -m tests.failures --page-only`
-makes this page from `failures-*.json`, which the pieces `failures-...` of `make test-long` write.
+scenarios and settings: `SYNC_MASTER`, `ASYNC_FLUSH`, `inSyncReplicas=2`.
+`python -m tests.failures --page-only` makes this page from `failures-*.json`, which the pieces `failures-...`
+of `make test-long` write.
 
 {runs}
 
@@ -57,8 +58,8 @@ was not destroyed; behind it, of how many, and in how many runs.
 - **excused**: missing, and every broker that its receipt names was destroyed or taken out of the pair.
 - **not copied**: at one broker of the pair and not at the other, {copied_s} s after the pair should be whole.
 - **unread**: survived, and a consumer that ran all the time did not get it within {read_s} s after the end. A
-  consumer that has read messages which were then lost goes on behind them, and misses what a new master stores
-  there.
+  consumer that has read messages which were then lost goes on behind them, and misses what a new master
+  stores there.
 
 {all}
 """

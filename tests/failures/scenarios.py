@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.failures.count import OK
 from tests.failures.links import ThreadedLink, Way
-from tests.failures.load import Load
+from tests.failures.load import LARGE, SIZES, Load
 from tests.failures.pairs import Node, Pair
 
 DISK_SIZE = 96 << 20
@@ -182,7 +182,9 @@ def fill_disk(pair: Pair, load: Load, chance: random.Random) -> End:
     assert pair.disk is not None
     full = pair.a if pair.disk_of == "a" else pair.b
     pair.disk.fill()
-    load.wait_sends(chance.randint(150, 300), within_s=12.0)
+    load.sizes = LARGE
+    assert load.wait_trouble(chance.randint(4, 20)), "the full disk was not noticed"
+    load.sizes = SIZES
     pair.disk.free()
     if full.has_ended:
         full.kill()
