@@ -61,9 +61,8 @@ class Link:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        self.reset()
-        for task in self._tasks:
-            task.cancel()
+        self.mend()
+        self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def reset(self) -> None:
@@ -116,6 +115,8 @@ class Link:
         far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         ends = {writer, far_writer}
         self._ends |= ends
+        if self._refuses:  # cut in the meantime
+            self.reset()
         try:
             await asyncio.gather(
                 self._pass(Way.FORTH, reader, far_writer), self._pass(Way.BACK, far_reader, writer)
@@ -123,7 +124,7 @@ class Link:
         finally:
             self._ends -= ends
             for end in ends:
-                end.transport.abort()
+                end.close()
 
     async def _pass(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Passes bytes in one direction, and then that there are no more."""
@@ -134,7 +135,8 @@ class Link:
             await writer.drain()
             self.passed += len(data)
         await self._passes[way].wait()
-        writer.write_eof()
+        if not writer.is_closing():
+            writer.write_eof()
 
     async def _pause(self, size: int) -> None:
         pause_s = self._delay_s + (size / self._bytes_per_s if self._bytes_per_s else 0.0)
