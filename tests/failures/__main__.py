@@ -42,7 +42,7 @@ def main() -> int:
     if left := [one.name for one in chosen if one.name not in {row.scenario for row in rows}]:
         print(f"no time for: {', '.join(left)}")
     if options.json is not None:
-        report.save(options.json, options.pair, minutes, options.seed, rows)
+        report.save(options.json, options.pair, minutes, options.seed, rows, add=options.add)
     if options.page:
         report.write_page(RESULTS)
     broken = [row.scenario for row in rows if row.is_broken]
@@ -95,6 +95,7 @@ def _options() -> argparse.Namespace:
         "--keep", action="store_true", help="keep the logs of all runs, not only of those that failed"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument("--add", action="store_true", help="add the figures to those that the file has")
     parser.add_argument("--page", action="store_true", help="write docs/results/failures.md afterwards")
     parser.add_argument(
         "--page-only", action="store_true", help="write that page from the figures that are there"

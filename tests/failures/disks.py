@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.interop import processes
+
 MOUNT = 'mount -t tmpfs -o size="$1" none "$0" && echo mounted && exec sleep infinity'
 FILLER = "filler"
 BLOCK = 64 * 1024
@@ -25,14 +27,10 @@ class SmallDisk:
         if shutil.which("unshare") is None or shutil.which("nsenter") is None:
             raise NotPossible("needs unshare and nsenter")
         at.mkdir(parents=True, exist_ok=True)
-        self._keeper = subprocess.Popen(
-            ["unshare", "-rm", "sh", "-c", MOUNT, str(at), str(size)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = ["unshare", "-rm", "sh", "-c", MOUNT, str(at), str(size)]
+        self._keeper = processes.start(command, subprocess.PIPE, None)
         assert self._keeper.stdout is not None
-        said = self._keeper.stdout.readline().strip()
+        said = self._keeper.stdout.readline().decode().strip()
         if said != "mounted":
             self.close()
             raise NotPossible(f"a mount in a namespace of its own is refused: {said}")
@@ -58,8 +56,7 @@ class SmallDisk:
         (self.inside / FILLER).unlink()
 
     def close(self) -> None:
-        self._keeper.kill()
-        self._keeper.wait()
+        processes.kill_group(self._keeper)
 
 
 def lose_unsynced(commit_log: Path, synced: int) -> int:

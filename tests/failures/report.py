@@ -92,8 +92,27 @@ def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
         elif not one.not_possible:
             row.runs += 1
             row.figures = _sum(row.figures, one.figures)
+    return _in_order(rows.values())
+
+
+def merged(one: Iterable[Row], other: Iterable[Row]) -> list[Row]:
+    """Adds up the rows of two runs of the program, in the order of the table."""
+    rows: dict[str, Row] = {}
+    for row in (*one, *other):
+        known = rows.get(row.scenario, Row(row.scenario))
+        rows[row.scenario] = Row(
+            row.scenario,
+            known.runs + row.runs,
+            _sum(known.figures, row.figures),
+            row.not_possible,
+            known.errors + row.errors,
+        )
+    return _in_order(rows.values())
+
+
+def _in_order(rows: Iterable[Row]) -> list[Row]:
     order = [scenario.name for scenario in TABLE]
-    return sorted(rows.values(), key=lambda row: order.index(row.scenario))
+    return sorted(rows, key=lambda row: order.index(row.scenario))
 
 
 def _sum(one: Figures, other: Figures) -> Figures:
@@ -125,7 +144,11 @@ def text_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def save(path: Path, pair: str, minutes: float, seed: int, rows: list[Row]) -> None:
+def save(path: Path, pair: str, minutes: float, seed: int, rows: list[Row], *, add: bool = False) -> None:
+    """Writes the figures of a run; `add`: with those that the file has."""
+    if add and path.exists():
+        known = json.loads(path.read_text())
+        rows, minutes = merged(rows_in(known), rows), minutes + known["minutes"]
     figures = {
         "pair": pair,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -1,5 +1,6 @@
 """The parts of the harness of failures that need no process: sizes, cleared logs, added figures, the page."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_runs_of_a_scenario_are_added_up_in_the_order_of_the_table() -> None:
     assert [(row.scenario, row.runs) for row in rows] == [(sooner, 1), (later, 2)]
     assert rows[1].figures == Figures(sent=10, ok=8, lost=2, lost_ok=2, examples=["one", "one"])
     assert [row.is_broken for row in rows] == [False, True]
+
+
+def test_figures_are_added_to_those_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    rows = [report.rows_of([Outcome(TABLE[at].name, figures=Figures(sent=5))]) for at in (1, 0)]
+    for one in (*rows, rows[0]):
+        report.save(file, "ours", 1.0, 1, one, add=True)
+    saved = json.loads(file.read_text())
+    assert [(row.scenario, row.runs, row.figures.sent) for row in report.rows_in(saved)] == [
+        (TABLE[0].name, 1, 5),
+        (TABLE[1].name, 2, 10),
+    ]
+    assert saved["minutes"] == 3.0
 
 
 def test_an_error_and_a_slave_that_is_no_copy_are_not_taken_for_success() -> None:
