@@ -59,11 +59,6 @@ class Node:
     def is_running(self) -> bool:
         return bool(self.cluster.servers)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process has ended by itself."""
-        return self.is_running and self.cluster.servers[-1].has_ended
-
     def kill(self) -> None:
         """Ends the process with SIGKILL."""
         self.cluster.kill_broker()

@@ -162,14 +162,37 @@ def pause_master(pair: Pair, load: Load, chance: random.Random) -> End:
     return End(pair.a, pair.b)
 
 
-def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
-    """The link fails and is mended; then it fails again, and the master dies."""
+def resume_after_promotion(pair: Pair, load: Load, chance: random.Random) -> End:
+    """The master goes on when its slave has been promoted: for a while there are two masters."""
+    pair.a.pause()
+    pair.promote(pair.b)
+    load.wait_answers(chance.randint(5, 20))
+    pair.a.resume()
+    load.wait_sends(chance.randint(20, 100))
+    pair.a.kill()
+    pair.lost(pair.a)
+    load.wait_answers(chance.randint(5, 20))
+    return End(pair.b)
+
+
+def fail_and_mend(fail: Callable[[ThreadedLink], None]) -> Run:
+    """Returns a scenario in which the link fails and is mended."""
 
     def run(pair: Pair, load: Load, chance: random.Random) -> End:
         fail(pair.a.link)
         load.wait_sends(chance.randint(8, 24))
         pair.a.link.mend()
         load.wait(OK, within_s=GIVEN_UP_S)
+        return End(pair.a, pair.b)
+
+    return run
+
+
+def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
+    """Returns a scenario in which the link fails and is mended, then fails again, and the master dies."""
+
+    def run(pair: Pair, load: Load, chance: random.Random) -> End:
+        fail_and_mend(fail)(pair, load, chance)
         fail(pair.a.link)
         load.wait_sends(chance.randint(4, 12))
         pair.a.kill()
@@ -180,7 +203,25 @@ def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
     return run
 
 
+LINK_FAILURES: tuple[Callable[[ThreadedLink], None], ...] = (
+    ThreadedLink.cut,
+    ThreadedLink.freeze,
+    lambda link: link.one_way(Way.FORTH),
+    lambda link: link.one_way(Way.BACK),
+    lambda link: link.slow(SLOW_BYTES_PER_S, 0.05),
+)
+
+
+def storm(pair: Pair, load: Load, chance: random.Random) -> End:
+    """Some failures that a pair survives, one after another; then the master's disk is gone."""
+    steps = [restart_master, kill_slave, pause_slave, pause_master, *map(fail_and_mend, LINK_FAILURES)]
+    for step in chance.sample(steps, 3):
+        step(pair, load, chance)
+    return destroy_master(pair, load, chance)
+
+
 def fill_disk(pair: Pair, load: Load, chance: random.Random) -> End:
+    """The broker is started again at the end, since Apache's loses threads on a full disk."""
     assert pair.disk is not None
     full = pair.a if pair.disk_of == "a" else pair.b
     pair.disk.fill()
@@ -188,9 +229,9 @@ def fill_disk(pair: Pair, load: Load, chance: random.Random) -> End:
     assert load.wait_trouble(chance.randint(4, 20)), "the full disk was not noticed"
     load.sizes = SIZES
     pair.disk.free()
-    if full.has_ended:
-        full.kill()
-        full.start()
+    load.wait(OK, within_s=TRUSTED_S)
+    full.kill()
+    full.start()
     load.wait(OK, within_s=GIVEN_UP_S)
     return End(pair.a, pair.b)
 
@@ -225,23 +266,35 @@ TABLE = (
     ),
     Scenario("pause-slave", "SIGSTOP and SIGCONT of the slave", pause_slave),
     Scenario("pause-master", "SIGSTOP and SIGCONT of the master", pause_master),
-    Scenario("cut-link", "the link is cut; the second time the master dies", fail_link(ThreadedLink.cut)),
-    Scenario("freeze-link", "the link passes nothing; the same", fail_link(ThreadedLink.freeze)),
     Scenario(
-        "link-to-master",
-        "the link passes reports and no data; the same",
-        fail_link(lambda link: link.one_way(Way.FORTH)),
+        "two-masters",
+        "SIGSTOP of the master, its slave is promoted, SIGCONT of the old master",
+        resume_after_promotion,
     ),
     Scenario(
-        "link-to-slave",
-        "the link passes data and no reports; the same",
-        fail_link(lambda link: link.one_way(Way.BACK)),
+        "cut-link",
+        "the link is cut and mended; it fails again, and the master dies",
+        fail_link(LINK_FAILURES[0]),
     ),
+    Scenario("freeze-link", "the link passes nothing; the same", fail_link(LINK_FAILURES[1])),
+    Scenario("link-to-master", "the link passes reports and no data; the same", fail_link(LINK_FAILURES[2])),
+    Scenario("link-to-slave", "the link passes data and no reports; the same", fail_link(LINK_FAILURES[3])),
     Scenario(
         "slow-link",
         f"the link passes {SLOW_BYTES_PER_S // 1000} kB/s, 50 ms late; the same",
-        fail_link(lambda link: link.slow(SLOW_BYTES_PER_S, 0.05)),
+        fail_link(LINK_FAILURES[4]),
     ),
-    Scenario("full-slave", "the slave's disk is full, then has space again", fill_disk, disk_of="b"),
-    Scenario("full-master", "the master's disk is full, then has space again", fill_disk, disk_of="a"),
+    Scenario("storm", "three failures in turn, then the master's disk is gone", storm),
+    Scenario(
+        "full-slave",
+        "the slave's disk is full, has space again, and the slave is restarted",
+        fill_disk,
+        disk_of="b",
+    ),
+    Scenario(
+        "full-master",
+        "the master's disk is full, has space again, and the master is restarted",
+        fill_disk,
+        disk_of="a",
+    ),
 )

@@ -52,10 +52,6 @@ class Server:
             raise RuntimeError(f"did not stop within {STOP_TIMEOUT_S} s:\n{self.tail()}") from None
         self.kill()
 
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -20,6 +20,7 @@ from turbopump.errors import NotPrepared, Refused
 from turbopump.protocol import dialect, record
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode as Code
+from turbopump.protocol.codes import ResponseCode
 
 from . import peers, topics
 from .asking import Refusal, ask, asked
@@ -34,6 +35,7 @@ FILL = 50_000
 FILE_SIZE = int(SMALL_FILES["mappedFileSizeCommitLog"])
 PLAIN, TAGGED, DELAYED, PAID = TOPICS = ("plain", "tagged", "delayed", "paid")
 GROUP, COMMITTED = "readers", 7
+MOVED = (ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)  # the queue begins later
 READ_UNKNOWN_GROUP = 4  # flag of a pull that brings its subscription along
 
 MASTER = {
@@ -245,7 +247,7 @@ def pull_all(address: str, topic: str, queue: int) -> list[bytes]:
 
 
 def pull_records(address: str, topic: str, queue: int) -> list[record.Record]:
-    """Reads a queue from its beginning at one broker, whichever its role."""
+    """Reads a queue at one broker, whichever its role, from the first message that the broker has."""
     found: list[record.Record] = []
     offset = 0
     while True:
@@ -254,10 +256,12 @@ def pull_records(address: str, topic: str, queue: int) -> list[record.Record]:
             maxMsgNums=32, sysFlag=READ_UNKNOWN_GROUP, commitOffset=0, suspendTimeoutMillis=0,
             subscription="*", subVersion=0,
         )  # fmt: skip
-        if answer.code != 0:
+        after = int(answer.ext.get("nextBeginOffset", 0))
+        if answer.code == 0:
+            found += record.decode_all(answer.body)
+        elif answer.code not in MOVED or after <= offset:
             return found
-        found += record.decode_all(answer.body)
-        offset = int(answer.ext["nextBeginOffset"])
+        offset = after
 
 
 def fast(address: str) -> str:
