@@ -43,6 +43,8 @@ class Link:
         self._delay_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
+        self.replaced: dict[bytes, bytes] = {}
+        """Texts to replace in what goes back, with others of the same length."""
         self.accepted = 0
         """How many connections came."""
         self.passed = 0
@@ -131,12 +133,18 @@ class Link:
         while data := await reader.read(CHUNK):
             await self._pause(len(data))
             await self._passes[way].wait()
-            writer.write(data)
+            writer.write(self._replace(data) if way is Way.BACK else data)
             await writer.drain()
             self.passed += len(data)
         await self._passes[way].wait()
         if not writer.is_closing():
             writer.write_eof()
+
+    def _replace(self, data: bytes) -> bytes:
+        for old, new in self.replaced.items():
+            assert len(old) == len(new), f"{new!r} must be as long as {old!r}"
+            data = data.replace(old, new)
+        return data
 
     async def _pause(self, size: int) -> None:
         pause_s = self._delay_s + (size / self._bytes_per_s if self._bytes_per_s else 0.0)
@@ -194,6 +202,10 @@ class ThreadedLink:
     @property
     def accepted(self) -> int:
         return self._link.accepted
+
+    def replace(self, old: str, new: str) -> None:
+        """Replaces a text in what goes back from now on."""
+        self._link.replaced[old.encode()] = new.encode()
 
     def cut(self) -> None:
         self._do(self._link.cut)

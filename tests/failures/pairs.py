@@ -1,8 +1,9 @@
 """A master and a slave of one kind as processes, each with a link before its replication port.
 
 The name server is ours for every kind: it stores nothing. Both brokers have the same configuration except
-for role, id and the address of the other's link. `haMasterAddress` keeps a slave, Apache's as well as ours,
-from using the replication address that the name server knows.
+for role, id and how a slave learns the address of its master's link: by `haMasterAddress`, which keeps it
+from using the replication address that the name server knows. A slave of 5.5.0 with that key connects to
+nothing at all, so there a link before the name server replaces the address in its answers.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode
 
 KINDS = (peers.OURS, "4.9.7", "5.5.0")
+LEARNS_FROM_NAME_SERVER = "5.5.0"
 BROKER = "broker-a"
 TOPIC = "failures"
 QUEUES = 4
@@ -49,7 +51,8 @@ class Node:
     def __init__(self, name: str, cluster: peers.Cluster, links: Links) -> None:
         self.name = name
         self.cluster = cluster
-        self.link = links.open(f"{HOST}:{cluster.place.broker_port + 1}")
+        self.ha_address = f"{HOST}:{cluster.place.broker_port + 1}"
+        self.link = links.open(self.ha_address)
 
     @property
     def address(self) -> str:
@@ -174,6 +177,8 @@ class Pair:
         place = peers.place(self._home / "a")
         first = peers.Cluster(self.kind, place, prefix=self._prefix("a", place.store_dir))
         self.nodes.append(Node("a", first, self._links))
+        self._name_link = self._links.open(place.namesrv)
+        self._name_link.replace(self.a.ha_address, self.a.link.address)
         self._configure(self.a, None)
         self._namesrv = peers.Cluster(peers.OURS, place)
         self._namesrv.start_namesrv()
@@ -186,6 +191,7 @@ class Pair:
             prefix=self._prefix("b", other.store_dir),
         )
         self.nodes.append(Node("b", second, self._links))
+        self._name_link.replace(self.b.ha_address, self.b.link.address)
         self.follow_empty(self.b, self.a)
 
     def _give_topics(self, node: Node, master: Node) -> None:
@@ -207,7 +213,11 @@ class Pair:
     def _configure(self, node: Node, master: Node | None) -> None:
         role = {"brokerRole": "SYNC_MASTER", "brokerId": "0"}
         if master is not None:
-            role = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": master.link.address}
+            role = {"brokerRole": "SLAVE", "brokerId": "1"}
+            if self.kind != LEARNS_FROM_NAME_SERVER:
+                role["haMasterAddress"] = master.link.address
+        if self.kind == LEARNS_FROM_NAME_SERVER:
+            role["namesrvAddr"] = self._name_link.address
         peers.configure(node.cluster, {"brokerName": BROKER, **self._conf, **role})
 
 

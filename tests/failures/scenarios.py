@@ -197,7 +197,7 @@ def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
         load.wait_sends(chance.randint(4, 12))
         pair.a.kill()
         pair.lost(pair.a)
-        pair.a.link.mend()
+        pair.a.link.cut()  # what it has kept is lost
         return End(pair.b)
 
     return run

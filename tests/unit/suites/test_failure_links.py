@@ -110,6 +110,18 @@ def test_a_link_of_one_way_passes_that_way_alone(way: Way) -> None:
     run(scenario)
 
 
+def test_a_link_replaces_texts_in_what_goes_back() -> None:
+    async def scenario(link: Link, target: Target) -> None:
+        near, far = await connect(link), await target.next()
+        link.replaced[b"127.0.0.1:10"] = b"127.0.0.1:99"
+        near[1].write(b"127.0.0.1:10")
+        assert await far[0].readexactly(12) == b"127.0.0.1:10"
+        far[1].write(b"at 127.0.0.1:10.")
+        assert await near[0].readexactly(16) == b"at 127.0.0.1:99."
+
+    run(scenario)
+
+
 def test_a_slow_link_takes_its_time() -> None:
     async def scenario(link: Link, target: Target) -> None:
         near, far = await connect(link), await target.next()
