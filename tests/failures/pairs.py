@@ -36,6 +36,7 @@ SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 CONFIGURATION = {
     **SMALL_FILES,
+    "brokerRole": "SYNC_MASTER",
     "inSyncReplicas": "2",  # 5.x waits for no slave otherwise
     "slaveReadEnable": "true",
     "slaveTimeout": "1000",
@@ -211,7 +212,7 @@ class Pair:
         return self.disk.prefix
 
     def _configure(self, node: Node, master: Node | None) -> None:
-        role = {"brokerRole": "SYNC_MASTER", "brokerId": "0"}
+        role = {"brokerRole": self._conf["brokerRole"], "brokerId": "0"}
         if master is not None:
             role = {"brokerRole": "SLAVE", "brokerId": "1"}
             if self.kind != LEARNS_FROM_NAME_SERVER:
