@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.failures import report
 from tests.failures.count import Figures
-from tests.failures.disks import lose_unsynced
+from tests.failures.disks import NotPossible, SmallDisk, lose_unsynced
 from tests.failures.pairs import body_of, name_of, size_of
 from tests.failures.runs import Outcome
 from tests.failures.scenarios import TABLE
@@ -71,6 +71,12 @@ def test_a_scenario_that_is_not_possible_is_named() -> None:
     rows = report.rows_of([Outcome(name, not_possible="no namespaces")])
     assert f"{name:15} not possible here: no namespaces" in report.text_table(rows)
     assert "not possible here: no namespaces" in report.line(Outcome(name, not_possible="no namespaces"))
+
+
+def test_a_machine_without_namespaces_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NotPossible, match="needs unshare and nsenter"):
+        SmallDisk(tmp_path / "disk", 1 << 20)
 
 
 def test_the_page_shows_the_figures_that_were_saved(tmp_path: Path) -> None:
