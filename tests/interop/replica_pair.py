@@ -249,7 +249,7 @@ def pull_all(address: str, topic: str, queue: int) -> list[bytes]:
 def pull_records(address: str, topic: str, queue: int) -> list[record.Record]:
     """Reads a queue at one broker, whichever its role, from the first message that the broker has."""
     found: list[record.Record] = []
-    offset = 0
+    offset = int(ask(address, Code.GET_MIN_OFFSET, topic=topic, queueId=queue).ext.get("offset", 0))
     while True:
         answer = ask(
             address, Code.PULL_MESSAGE, consumerGroup=GROUP, topic=topic, queueId=queue, queueOffset=offset,
