@@ -20,7 +20,7 @@ from tests.failures.count import Found, History, Loss
 from tests.failures.links import HOST, Links
 from tests.interop import peers, topics
 from tests.interop.asking import asked
-from tests.interop.replica_pair import fast, pull_records
+from tests.interop.replica_pair import eventually, fast, pull_records
 from tests.interop.stores import SMALL_FILES
 
 from turbopump.protocol import record
@@ -89,7 +89,8 @@ class Node:
         return int(figures["commitLogMaxOffset"]) - size_of(figures["remainHowManyDataToFlush"])
 
     def cut_power(self) -> int:
-        """Kills the broker, and takes from its log what it had not synced; returns how many bytes."""
+        """Kills the broker when it has synced something, and takes what it had not; returns how many bytes."""
+        eventually(lambda: self.synced() > 0, f"{self.name} has synced nothing")
         synced = self.synced()
         self.kill()
         return disks.lose_unsynced(self.cluster.store_dir / "commitlog", synced)

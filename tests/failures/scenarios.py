@@ -17,7 +17,7 @@ from tests.failures.pairs import Node, Pair
 
 DISK_SIZE = 96 << 20
 SLOW_BYTES_PER_S = 20_000
-SELDOM_SYNCED = {"flushIntervalCommitLog": "5000", "flushCommitLogLeastPages": "1000"}
+SELDOM_SYNCED = {"flushIntervalCommitLog": "2000"}
 GIVEN_UP_S = 25.0
 """A pair that is not in sync after this time will not be."""
 TRUSTED_S = 12.0
