@@ -89,7 +89,7 @@ class Node:
         return int(figures["commitLogMaxOffset"]) - size_of(figures["remainHowManyDataToFlush"])
 
     def cut_power(self) -> int:
-        """Kills the broker when it has synced something, and takes what it had not; returns how many bytes."""
+        """Kills the broker when it has synced something, and takes the rest; returns how many bytes."""
         eventually(lambda: self.synced() > 0, f"{self.name} has synced nothing")
         synced = self.synced()
         self.kill()
