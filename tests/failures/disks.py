@@ -11,6 +11,7 @@ from tests.interop import processes
 MOUNT = 'mount -t tmpfs -o size="$1" none "$0" && echo mounted && exec sleep infinity'
 FILLER = "filler"
 BLOCK = 64 * 1024
+PAGE = 4096
 
 
 class NotPossible(Exception):
@@ -60,14 +61,15 @@ class SmallDisk:
 
 
 def lose_unsynced(commit_log: Path, synced: int) -> int:
-    """Clears the log behind a position, as a power cut may; returns how many bytes of records that took.
+    """Clears the log from the page of a position on, as a power cut may; returns how many bytes that took.
 
-    The files keep their size: a file system has their lengths on disk before their contents.
+    Disks write whole sectors, so no record is torn inside of one. The files keep their size: a file system has
+    their lengths on disk before their contents.
     """
     taken = 0
     for path in sorted(commit_log.iterdir()):
         begin, size = int(path.name), path.stat().st_size
-        keep = max(synced - begin, 0)
+        keep = max(synced - synced % PAGE - begin, 0)
         if keep >= size:
             continue
         with path.open("r+b") as file:

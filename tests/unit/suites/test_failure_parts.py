@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.failures import report
 from tests.failures.count import Figures
-from tests.failures.disks import NotPossible, SmallDisk, lose_unsynced
+from tests.failures.disks import PAGE, NotPossible, SmallDisk, lose_unsynced
 from tests.failures.pairs import body_of, name_of, size_of
 from tests.failures.runs import Outcome
 from tests.failures.scenarios import TABLE
@@ -19,17 +19,17 @@ def test_sizes_are_read_as_brokers_print_them_and_never_too_small(text: str, siz
     assert size_of(text) == size
 
 
-def test_a_power_cut_clears_the_log_behind_what_was_synced(tmp_path: Path) -> None:
-    for begin in (0, 10, 20):
-        (tmp_path / f"{begin:020d}").write_bytes(b"0123456789")
-    assert lose_unsynced(tmp_path, 14) == 16
+def test_a_power_cut_clears_the_log_from_the_page_of_what_was_synced_on(tmp_path: Path) -> None:
+    for begin in (0, 2 * PAGE, 4 * PAGE):
+        (tmp_path / f"{begin:020d}").write_bytes(b"x" * 2 * PAGE)
+    assert lose_unsynced(tmp_path, 3 * PAGE + 14) == 3 * PAGE
     contents = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
-    assert contents == [b"0123456789", b"0123" + bytes(6), bytes(10)]
+    assert contents == [b"x" * 2 * PAGE, b"x" * PAGE + bytes(PAGE), bytes(2 * PAGE)]
 
 
 def test_nothing_is_cleared_when_all_was_synced(tmp_path: Path) -> None:
-    (tmp_path / f"{0:020d}").write_bytes(b"0123" + bytes(6))
-    assert lose_unsynced(tmp_path, 4) == 0
+    (tmp_path / f"{0:020d}").write_bytes(b"x" * PAGE + bytes(PAGE))
+    assert lose_unsynced(tmp_path, PAGE) == 0
 
 
 def test_a_body_tells_the_name_of_its_message() -> None:
