@@ -63,8 +63,8 @@ class SmallDisk:
 def lose_unsynced(commit_log: Path, synced: int) -> int:
     """Clears the log from the page of a position on, as a power cut may; returns how many bytes that took.
 
-    Disks write whole sectors, so no record is torn inside of one. The files keep their size: a file system has
-    their lengths on disk before their contents.
+    Disks write whole sectors, so no record is torn inside of one. The files keep their size: a file system
+    has their lengths on disk before their contents.
     """
     taken = 0
     for path in sorted(commit_log.iterdir()):
