@@ -13,6 +13,8 @@ SEEDS        ?= 1000
 # A world, and which share of SEEDS it gets: 4 is a quarter.
 WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:20 cluster:5
 KILLS        ?= 100
+MINUTES      ?= 3
+PAIR         ?= ours
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
 WAITING      ?= 4
@@ -24,7 +26,7 @@ UNIT         ?= tests/unit
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster venv fmt quick check lint types imports unit test test-interop test-spark record simulation scale kills hostile fuzz bench test-long test-long-status
+.PHONY: help run cluster venv fmt quick check lint types imports unit test test-interop test-spark record simulation scale kills failures hostile fuzz bench test-long test-long-status
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -91,6 +93,9 @@ scale: $(VENV)/.dev  ## the planning world of docs/scale.md: 100 brokers, 5,000 
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
+
+failures: $(VENV)/.dev  ## pairs of broker processes under failures for MINUTES, counted; PAIR=ours, 4.9.7 or 5.5.0
+	@$(PY) -m tests.failures --pair $(PAIR) --minutes $(MINUTES) $(ARGS)
 
 hostile: $(VENV)/.dev  ## slow, silent, greedy and broken peers against running servers; SELECT=long: the large crowds
 	@$(PYTEST) tests/hostile -m "$(SELECT)" $(ARGS)

@@ -78,6 +78,8 @@ class Cluster:
     kind: str
     place: Place
     servers: list[processes.Server] = field(default_factory=list)  # the broker is the last one
+    prefix: tuple[str, ...] = ()
+    """Words before the broker's command: a program that runs it elsewhere."""
 
     @property
     def namesrv(self) -> str:
@@ -107,6 +109,10 @@ class Cluster:
         """As kill -9; the name server stays."""
         self.servers.pop().kill()
 
+    def start_namesrv(self) -> None:
+        """Starts a name server of this kind alone; `configure` writes its file too."""
+        self._start("namesrv", self.kind)
+
     def start_broker(self) -> None:
         """Again, on the same store and with the same configuration."""
         self._start("broker", self.kind)
@@ -115,6 +121,7 @@ class Cluster:
         where = self.place
         command = _our_command(role, where) if made_by == OURS else _apache_command(made_by, role, where)
         env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
+        command = [*self.prefix, *command] if role == "broker" else command
         server = processes.Server(command, self._log_file(role), env)
         self.servers.append(server)
         server.wait_ready()
@@ -193,6 +200,11 @@ def join(
         joined.kill()
         raise
     return joined
+
+
+def configure(cluster: Cluster, conf: Mapping[str, str]) -> None:
+    """Writes the configuration of a broker again; its next start reads it."""
+    _write_configuration(cluster.place, conf, {})
 
 
 def free_port(also: tuple[int, ...] = (), avoid: range = range(0)) -> int:

@@ -21,6 +21,7 @@ from turbopump.errors import NotPrepared, Refused
 from turbopump.protocol import dialect, record
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode as Code
+from turbopump.protocol.codes import ResponseCode
 
 from . import peers, topics
 from .asking import Refusal, ask, asked
@@ -36,6 +37,7 @@ FILE_SIZE = int(SMALL_FILES["mappedFileSizeCommitLog"])
 PLAIN, TAGGED, DELAYED, PAID = TOPICS = ("plain", "tagged", "delayed", "paid")
 GROUP, COMMITTED = "readers", 7
 TIMER_CHECK = struct.Struct(">7q")
+MOVED = (ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)  # the queue begins later
 READ_UNKNOWN_GROUP = 4  # flag of a pull that brings its subscription along
 
 MASTER = {
@@ -261,19 +263,26 @@ def log_bytes(broker: peers.Cluster, begin: int, end: int) -> bytes:
 
 
 def pull_all(address: str, topic: str, queue: int) -> list[bytes]:
-    """Reads a queue from its beginning at one broker, whichever its role."""
-    found: list[bytes] = []
-    offset = 0
+    """Returns the bodies of a queue as one broker gives them out, whichever its role."""
+    return [record.body_of(one) for one in pull_records(address, topic, queue)]
+
+
+def pull_records(address: str, topic: str, queue: int) -> list[record.Record]:
+    """Reads a queue at one broker, whichever its role, from the first message that the broker has."""
+    found: list[record.Record] = []
+    offset = int(ask(address, Code.GET_MIN_OFFSET, topic=topic, queueId=queue).ext.get("offset", 0))
     while True:
         answer = ask(
             address, Code.PULL_MESSAGE, consumerGroup=GROUP, topic=topic, queueId=queue, queueOffset=offset,
             maxMsgNums=32, sysFlag=READ_UNKNOWN_GROUP, commitOffset=0, suspendTimeoutMillis=0,
             subscription="*", subVersion=0,
         )  # fmt: skip
-        if answer.code != 0:
+        after = int(answer.ext.get("nextBeginOffset", 0))
+        if answer.code == 0:
+            found += record.decode_all(answer.body)
+        elif answer.code not in MOVED or after <= offset:
             return found
-        found += [record.body_of(one) for one in record.decode_all(answer.body)]
-        offset = int(answer.ext["nextBeginOffset"])
+        offset = after
 
 
 def fast(address: str) -> str:
