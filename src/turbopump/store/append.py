@@ -38,8 +38,7 @@ IPV4_HOST = 8
 IPV6_HOST = 20
 HOSTS_V6 = 24  # bytes that two IPv6 hosts add to a record
 RETRY_ROOM_S = 1.0
-LIGHT = 1 << 40  # only in drafts, not stored: the message is also for light queues
-RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH | LIGHT  # bits of the sys flag that need `_write_unusual`
+RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH  # bits of the sys flag that need `_write_unusual`
 
 Appended = tuple[int, int, int]
 """Log offset, queue offset, size of the record."""
@@ -163,6 +162,7 @@ class Appender:
                 host = draft.store_host or store_host
                 if (
                     sys_flag & RARE
+                    or draft.lights
                     or len(born_host) != usual_host
                     or len(host) != usual_host
                     or not queue.is_plain
@@ -225,7 +225,7 @@ class Appender:
             queue = self._current(queue.topic, queue.queue_id)
         store_host = draft.store_host or self.store_host
         hosts = _hosts(draft.born_host, store_host)
-        sys_flag = draft.sys_flag & ~(HOSTS_MASK | LIGHT) | hosts
+        sys_flag = draft.sys_flag & ~HOSTS_MASK | hosts
         kind = sys_flag & TRANSACTION_MASK
         in_queue = kind not in (PREPARED, ROLLBACK)
         queue_offset = queue.next_offset if in_queue else 0

@@ -18,7 +18,7 @@ from turbopump.protocol.light import (
 )
 from turbopump.protocol.properties import INNER_MULTI_DISPATCH, MAX_BYTES, find
 from turbopump.protocol.sysflag import PREPARED
-from turbopump.store.append import LIGHT, Draft
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.queues import ConsumeQueues
 
@@ -64,7 +64,6 @@ class LightQueues:
             )
             return
         draft.properties, draft.lights = stamped, tuple(lights)
-        draft.sys_flag |= LIGHT
         for queue, offset in lights:
             given[queue] = offset + 1
             self._queues.lights.add(queue.topic)

@@ -17,7 +17,7 @@ SLOTS = 7 * 86_400 * 2
 SLOT = struct.Struct(">qqqii")
 NO_SLOT = bytes(SLOT.size)
 CHUNK = 4096 * SLOT.size
-EMPTY = bytes(CHUNK)
+NO_SLOTS = bytes(CHUNK)
 
 
 class Slot(NamedTuple):
@@ -116,7 +116,7 @@ class TimerWheel:
     def _clear_others(self, file: PlainFile, wanted: set[int]) -> None:
         for at in range(0, self.slots * SLOT.size, CHUNK):
             chunk = file.read_at(at, CHUNK)
-            if chunk == EMPTY[: len(chunk)]:
+            if chunk == NO_SLOTS[: len(chunk)]:
                 continue
             for number, (time, *_) in enumerate(SLOT.iter_unpack(chunk)):
                 if time and time not in wanted:

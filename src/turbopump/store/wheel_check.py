@@ -16,7 +16,7 @@ from turbopump.store.findings import Findings
 from turbopump.store.segment import file_name
 from turbopump.store.timer_check import TimerCheck
 from turbopump.store.timer_log import UNIT_SIZE, Unit, files_of, walk_units
-from turbopump.store.timer_wheel import CHUNK, EMPTY, SLOT
+from turbopump.store.timer_wheel import CHUNK, NO_SLOTS, SLOT
 
 PRECISION_MS = 1000
 MAX_DIGITS = 18
@@ -135,7 +135,7 @@ class WheelCheck:
                 return
             for begin in range(0, wheel.size, CHUNK):
                 chunk = bytes(wheel.buffer[begin : begin + CHUNK])
-                if chunk != EMPTY[: len(chunk)]:
+                if chunk != NO_SLOTS[: len(chunk)]:
                     self._check_slots(begin // SLOT.size, chunk)
         finally:
             wheel.close()

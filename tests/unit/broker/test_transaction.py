@@ -607,13 +607,13 @@ def test_a_copy_without_the_op_record_of_the_old_one_is_found_after_a_crash(
         await desk.send("Plain")
         await Member().join(desk)
         await prepare(desk)
-        await asyncio.sleep(70)
+        await asyncio.sleep(65)  # a round of checks is due at 70
         plain = MessageLog.append
         with monkeypatch.context() as patch:
             patch.setattr(
                 MessageLog, "append", lambda self, drafts, together=False: _without_ops(plain, self, drafts)
             )
-            await asyncio.sleep(30)
+            await asyncio.sleep(5.5)  # before the next checkpoint
         return Survival.KEPT
 
     async def after(desk: Desk) -> None:

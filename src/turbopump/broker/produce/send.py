@@ -448,8 +448,8 @@ def _sys_flag(header: SendMessageRequest, topic: Topic) -> int:
 
 def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
     """Returns whether the numbers fit into the fields of a record: 32 bits, 32 bits and 64 bits, signed."""
-    is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
-    return is_small and abs(born_timestamp) < 1 << 63
+    is_small = all(-(1 << 31) <= number < 1 << 31 for number in (sys_flag, reconsume_times))
+    return is_small and -(1 << 63) <= born_timestamp < 1 << 63
 
 
 def _dropped(name: str) -> bool:
