@@ -43,6 +43,8 @@ mappedFileSizeConsumeQueue=2000
 maxHashSlotNum=100
 maxIndexNum=1000
 timerWheelEnable=true
+timerRollWindowSlot=200
+mappedFileSizeTimerLog=65536
 """
 
 
