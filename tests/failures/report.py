@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from tests.failures.count import Figures
 from tests.failures.pairs import KINDS
@@ -40,7 +41,7 @@ scenarios and settings: `SYNC_MASTER`, `ASYNC_FLUSH`, `inSyncReplicas=2`.
 of `make test-long` write.
 
 {runs}
-
+{notes}
 ## Acknowledged and lost
 
 Messages that were answered with `SEND_OK` and are missing, although a broker that has them by that receipt
@@ -146,6 +147,7 @@ def text_table(rows: list[Row]) -> str:
 
 def save(path: Path, pair: str, minutes: float, seed: int, rows: list[Row], *, add: bool = False) -> None:
     """Writes the figures of a run; `add`: with those that the file has."""
+    known: dict[str, Any] = {}
     if add and path.exists():
         known = json.loads(path.read_text())
         rows, minutes = merged(rows_in(known), rows), minutes + known["minutes"]
@@ -157,6 +159,8 @@ def save(path: Path, pair: str, minutes: float, seed: int, rows: list[Row], *, a
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
         "scenarios": [asdict(row) for row in rows],
     }
+    if "note" in known:
+        figures["note"] = known["note"]
     path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
@@ -178,6 +182,7 @@ def page(found: Mapping[str, Mapping[str, object]]) -> str:
         )
     return PAGE.format(
         runs=_markdown(runs),
+        notes="".join(f"\n{_shown(kind)}: {one['note']}\n" for kind, one in found.items() if "note" in one),
         lost=_markdown(_lost(rows)),
         all="\n\n".join(f"### {_shown(kind)}\n\n{_markdown(_all(rows[kind]))}" for kind in rows),
         copied_s=f"{COPIED_S:g}",
