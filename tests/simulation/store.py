@@ -17,7 +17,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import COMMIT, PREPARED, ROLLBACK
-from turbopump.store.append import LIGHT, Draft
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
@@ -193,7 +193,7 @@ class StoreSimulation:
         sent = [
             SentMessage(
                 offset, size, draft.queue.topic, draft.queue.queue_id, queue_offset, draft.body,
-                draft.properties, draft.sys_flag & ~LIGHT, draft.delay_ms, count=draft.count,
+                draft.properties, draft.sys_flag, draft.delay_ms, count=draft.count,
             )
             for draft, (offset, queue_offset, size) in zip(drafts, appended, strict=True)
         ]  # fmt: skip

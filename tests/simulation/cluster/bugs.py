@@ -276,7 +276,7 @@ BUGS = (
         "a wait without a deadline",
         _replaced(ReplicaAcknowledgement, "_expire", _nothing),
         ("no answer",),
-        60,
+        100,
     ),
     Bug(
         "offsets given a second time",
