@@ -6,11 +6,10 @@ blocks writing where messages could be lost otherwise, and is tried again at the
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from turbopump.runtime.clock import Clock
@@ -32,7 +31,7 @@ QUEUES_PER_TURN = 16  # each may need a new file: 0.2 ms
 KEYS_PER_TURN = 1024
 MIN_WRITE_BYTES = 4096  # entries of one queue that are worth a write of their own
 MAX_WAITING_BYTES = 16 << 20  # entries in memory, all queues together, before all of them are written
-AHEAD_INTERVAL_S, IDLE_AHEAD_INTERVAL_S = 0.1, 1.0  # while messages are appended, and while none are
+AHEAD_INTERVAL_S = 0.1
 MARK_INTERVAL_S = 1.0
 
 log_line = logging.getLogger("turbopump.store")
@@ -77,6 +76,7 @@ class Upkeep:
         """Starts the periodic work as tasks in `tasks`, which the caller owns and cancels."""
         config = self._config
         work: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (AHEAD_INTERVAL_S, self.make_next_file),
             (config.consume_queue_flush_interval_ms / 1000, self.write_out_full),
             (config.checkpoint_interval_ms / 1000, self.take_checkpoint),
         ]
@@ -86,20 +86,11 @@ class Upkeep:
             work.append((config.commit_interval_ms / 1000, self.commit))
         if self._flags.is_set(Reason.NO_ABORT):
             work.append((MARK_INTERVAL_S, self.mark_late))
-        tasks.start(self._every(self._ahead_interval(), self.make_next_file), name="make_next_file")
         for seconds, step in work:
-            tasks.start(self._every(itertools.repeat(seconds), step), name=step.__name__)
+            tasks.start(self._every(seconds, step), name=step.__name__)
 
-    def _ahead_interval(self) -> Iterator[float]:
-        """Yields the next pause of `make_next_file`: longer when the log did not grow in the last one."""
-        seen = -1
+    async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:
-            end = self._log.end
-            yield IDLE_AHEAD_INTERVAL_S if end == seen else AHEAD_INTERVAL_S
-            seen = end
-
-    async def _every(self, pauses: Iterator[float], step: Callable[[], Awaitable[None]]) -> None:
-        for seconds in pauses:
             await self._clock.sleep(seconds)
             try:
                 await step()

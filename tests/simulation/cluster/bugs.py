@@ -7,13 +7,14 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from tests.simulation.cluster.world import ClusterWorld
+from tests.simulation.cluster.world import SLAVE_READS, ClusterWorld
 
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.delay import timer_records
@@ -312,6 +313,7 @@ BUGS = (
 def main(name: str) -> int:
     """Plants the bug of this name and prints how many seeds it took to find; returns the exit status."""
     [bug] = [bug for bug in BUGS if bug.name == name]
+    os.environ[SLAVE_READS] = "1"
     found = hunt(bug)
     print(f"{bug.name}: " + (f"{bug.within} seeds have not shown it" if found is None else f"{found} seeds"))
     return found is None
