@@ -6,9 +6,7 @@ write below one directory. After the demonstration the cluster runs until Ctrl-C
 
 import argparse
 import contextlib
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +17,9 @@ from pathlib import Path
 
 from turbopump import Admin, Message, Producer, PullConsumer
 from turbopump.errors import SendFailed
+from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP
 from turbopump.protocol.bodies import TopicConfig
+from turbopump.runtime.ports import reserved_port
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf" / "2m-2s-sync"
@@ -83,19 +83,23 @@ class Cluster:
     """All servers, in the order in which they start."""
 
     def __init__(self, directory: Path) -> None:
-        taken: set[int] = set()
+        self._ports = contextlib.ExitStack()
         self.name_servers = [
-            Node(directory, f"namesrv-{number}", "namesrv", "", free_port(taken)) for number in (1, 2)
+            Node(directory, f"namesrv-{number}", "namesrv", "", self._port()) for number in (1, 2)
         ]
         self.name_server_addresses = ";".join(node.address for node in self.name_servers)
-        self.brokers = {name: self._broker(directory, name, taken) for name in BROKERS}
+        self.brokers = {name: self._broker(directory, name) for name in BROKERS}
 
-    def _broker(self, directory: Path, name: str, taken: set[int]) -> Node:
+    def _broker(self, directory: Path, name: str) -> Node:
         conf = (CONF / f"{name}.properties").read_text() + (
             f"brokerIP1={HOST}\nnamesrvAddr={self.name_server_addresses}\nslaveReadEnable=true\n"
             f"storePathRootDir={directory / name / 'store'}\nmappedFileSizeCommitLog={64 << 20}\n"
         )
-        return Node(directory, name, "broker", conf, free_port(taken))
+        return Node(directory, name, "broker", conf, self._port(FAST_PORT_STEP, HA_PORT_STEP))
+
+    def _port(self, *steps: int) -> int:
+        """Returns a port that stays reserved, so that a killed broker finds it free when it comes back."""
+        return self._ports.enter_context(reserved_port(HOST, steps))
 
     def start(self) -> None:
         for nodes in (self.name_servers, list(self.brokers.values())):
@@ -108,28 +112,10 @@ class Cluster:
         """Stops slaves before masters, and name servers last."""
         for node in (*reversed(self.brokers.values()), *self.name_servers):
             node.stop()
+        self._ports.close()
 
 
 BROKERS = ("broker-a", "broker-b", "broker-a-s", "broker-b-s")
-
-
-def free_port(taken: set[int]) -> int:
-    """Returns a port that is free with those of its broker: two below and one above."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        wanted = {port - 2, port - 1, port, port + 1}
-        if not wanted & taken and all(map(_is_free, wanted)):
-            taken |= wanted
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return True
-    return False
 
 
 class Story:

@@ -1,6 +1,6 @@
 """A loopback TCP proxy that can fail as a network does: cut, frozen, in one direction only, slow.
 
-Bytes that must not pass now are kept and pass when the link is mended, as TCP would send them again. So is
+Bytes that must not pass now are kept and pass when the link is restored, as TCP would send them again. So is
 the end of a connection: a peer behind a frozen link does not learn that the other one is gone.
 """
 
@@ -73,7 +73,7 @@ class Link:
             _reset(end)
 
     def cut(self) -> None:
-        """Resets all connections, and each new one, until the link is mended."""
+        """Resets all connections, and each new one, until the link is restored."""
         self._refuses = True
         self.reset()
 

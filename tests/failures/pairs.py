@@ -155,6 +155,12 @@ class Pair:
         """Notes that a broker has lost messages, or does not belong to the pair's log any more."""
         self.history.losses.append(Loss(time.monotonic(), node.name))
 
+    def destroy(self, node: Node) -> None:
+        """Kills a broker and destroys its disk."""
+        node.kill()
+        node.destroy_disk()
+        self.lost(node)
+
     def promote(self, node: Node) -> None:
         """Restarts a slave as the master, as an operator does by hand."""
         if node.is_running:

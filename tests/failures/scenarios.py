@@ -68,19 +68,13 @@ def restart_master(pair: Pair, load: Load, chance: random.Random) -> End:
 
 
 def destroy_master(pair: Pair, load: Load, chance: random.Random) -> End:
-    pair.a.kill()
-    pair.a.destroy_disk()
-    pair.lost(pair.a)
-    pair.promote(pair.b)
-    load.wait_answers(chance.randint(5, 20))
-    return End(pair.b)
+    pair.destroy(pair.a)
+    return go_on_at_slave(pair, load, chance)
 
 
 def join_empty_slave(pair: Pair, load: Load, chance: random.Random) -> End:
     load.wait(OK, 1000)  # more than one file of the log
-    pair.b.kill()
-    pair.b.destroy_disk()
-    pair.lost(pair.b)
+    pair.destroy(pair.b)
     load.wait_answers(4)
     pair.follow_empty(pair.b, pair.a)
     load.wait(OK, within_s=GIVEN_UP_S)
@@ -88,9 +82,7 @@ def join_empty_slave(pair: Pair, load: Load, chance: random.Random) -> End:
 
 
 def replace_disk_of_master(pair: Pair, load: Load, chance: random.Random) -> End:
-    pair.a.kill()
-    pair.a.destroy_disk()
-    pair.lost(pair.a)
+    pair.destroy(pair.a)
     pair.a.start()
     pair.make_topic(pair.a)
     load.wait(OK, chance.randint(20, 60), TRUSTED_S)
@@ -109,6 +101,11 @@ def promote_slave(pair: Pair, load: Load, chance: random.Random) -> End:
     """Takes the master out of the pair; its slave becomes the master."""
     pair.a.kill()
     pair.lost(pair.a)
+    return go_on_at_slave(pair, load, chance)
+
+
+def go_on_at_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    """Promotes the slave of a master that is dead."""
     pair.promote(pair.b)
     load.wait_answers(chance.randint(5, 20))
     return End(pair.b)
@@ -121,9 +118,7 @@ def return_old_master(pair: Pair, load: Load, chance: random.Random) -> End:
     promote_slave(pair, load, chance)
     pair.follow(pair.a, pair.b)
     load.wait(OK, chance.randint(20, 60), TRUSTED_S)
-    pair.b.kill()
-    pair.b.destroy_disk()
-    pair.lost(pair.b)
+    pair.destroy(pair.b)
     pair.promote(pair.a)
     load.wait_answers(5)
     return End(pair.a)
@@ -176,7 +171,7 @@ def resume_after_promotion(pair: Pair, load: Load, chance: random.Random) -> End
 
 
 def fail_and_mend(fail: Callable[[ThreadedLink], None]) -> Run:
-    """Returns a scenario in which the link fails and is mended."""
+    """Returns a scenario in which the link fails and is restored."""
 
     def run(pair: Pair, load: Load, chance: random.Random) -> End:
         fail(pair.a.link)
@@ -189,7 +184,7 @@ def fail_and_mend(fail: Callable[[ThreadedLink], None]) -> Run:
 
 
 def fail_link(fail: Callable[[ThreadedLink], None]) -> Run:
-    """Returns a scenario in which the link fails and is mended, then fails again, and the master dies."""
+    """Returns a scenario in which the link fails and is restored, then fails again, and the master dies."""
 
     def run(pair: Pair, load: Load, chance: random.Random) -> End:
         fail_and_mend(fail)(pair, load, chance)
@@ -273,7 +268,7 @@ TABLE = (
     ),
     Scenario(
         "cut-link",
-        "the link is cut and mended; it fails again, and the master dies",
+        "the link is cut and restored; it fails again, and the master dies",
         fail_link(LINK_FAILURES[0]),
     ),
     Scenario("freeze-link", "the link passes nothing; the same", fail_link(LINK_FAILURES[1])),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from turbopump.runtime.ports import reserved_port
 from turbopump.testing import Cluster
 
 HERE = Path(__file__).parent
@@ -83,14 +84,17 @@ def test_a_producer_started_before_gunicorn_forks_works_in_every_worker(cluster:
 
 @contextlib.contextmanager
 def _gunicorn(cluster: Cluster) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", address]
-    command += ["prefork:application"]
-    with subprocess.Popen(
-        command, env=_environment(cluster), cwd=HERE, stderr=subprocess.PIPE, text=True
-    ) as master:
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "prefork:application"]
+    with (
+        reserved_port("127.0.0.1") as port,
+        subprocess.Popen(
+            [*command, "--bind", (address := f"127.0.0.1:{port}")],
+            env=_environment(cluster),
+            cwd=HERE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as master,
+    ):
         try:
             _wait_for(address, master)
             yield address

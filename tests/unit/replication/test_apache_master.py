@@ -251,14 +251,19 @@ async def delivered_at_the_master(it: Scene) -> int:
     return before
 
 
+async def promoted(it: Scene) -> None:
+    """Ends the master, and makes the slave the master for a while."""
+    await it.master.stop()
+    await it.slave.stop()
+    await it.slave.start(MASTER)
+    await asyncio.sleep(5)
+
+
 @virtual
 async def test_a_delivery_that_an_apache_master_counts_and_never_sent_is_made_by_the_slave() -> None:
     async with scene() as it:
         await delivered_at_the_master(it)
-        await it.master.stop()
-        await it.slave.stop()
-        await it.slave.start(MASTER)
-        await asyncio.sleep(5)
+        await promoted(it)
         assert bodies(it.slave).count(b"late") == 1
 
 
@@ -273,10 +278,7 @@ async def test_a_delivery_of_an_apache_master_that_was_copied_is_not_made_again(
         file = json.loads(it.slave.disk.read(DELAY_FILE))
         assert file["offsetTable"] == {"2": 1}
         assert file["logOffset"] == it.master.log.end > copies_at
-        await it.master.stop()
-        await it.slave.stop()
-        await it.slave.start(MASTER)
-        await asyncio.sleep(5)
+        await promoted(it)
         assert bodies(it.slave).count(b"late") == 1
 
 

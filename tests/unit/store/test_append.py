@@ -49,6 +49,14 @@ def test_a_client_cannot_claim_ipv6_hosts_that_are_not_there():
     assert record.born_host == HOST
 
 
+@pytest.mark.parametrize("sys_flag", [-(1 << 31), -(1 << 31) | 0x1, -64])
+def test_a_negative_sys_flag_is_stored_as_it_is(sys_flag):
+    store = open_store(new_disk())
+    store.log.append([draft(store.queues.queue("T", 0), sys_flag=sys_flag)])
+    [record] = records(store)
+    assert record.sys_flag == sys_flag
+
+
 def test_long_topics_get_the_second_magic_and_only_group_topics_may_be_long():
     store = open_store(new_disk())
     store.log.append(

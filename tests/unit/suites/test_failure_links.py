@@ -63,7 +63,7 @@ def test_bytes_and_ends_pass_in_both_directions() -> None:
     run(scenario)
 
 
-def test_a_cut_link_resets_what_is_open_and_what_comes_until_it_is_mended() -> None:
+def test_a_cut_link_resets_what_is_open_and_what_comes_until_it_is_restored() -> None:
     async def scenario(link: Link, target: Target) -> None:
         near, far = await connect(link), await target.next()
         link.cut()
