@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import CopiedMessage, Message
 from turbopump.protocol import properties
 from turbopump.transactions import outbox
+from turbopump.transactions.relay import TABLE
 
 
 class Broker:
@@ -20,8 +22,10 @@ class Broker:
         self.stored: list[tuple[bytes, str | None, str]] = []
         self.refuses = refuses or set()
         self.pause_s = 0.0
+        self.asked = asyncio.Event()
 
     async def send(self, message: Message, *, by: object = None) -> str:
+        self.asked.set()
         await asyncio.sleep(self.pause_s)
         if message.body in self.refuses:
             raise ConnectionError("no broker answers")
@@ -191,10 +195,10 @@ def test_what_a_dead_relay_had_taken_is_sent_when_its_lease_is_over(database: Da
     stuck.pause_s = 60
 
     async def die() -> None:
-        one = outbox.Relay(stuck, database.connect, lease=0.5)
+        one = outbox.Relay(stuck, database.connect, lease=3600)
         one._settle = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
         task = asyncio.create_task(one.run_once())
-        await asyncio.sleep(0.2)
+        await stuck.asked.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -202,8 +206,18 @@ def test_what_a_dead_relay_had_taken_is_sent_when_its_lease_is_over(database: Da
     broker = Broker()
     write(database, b"3", by="A")
     assert relay(database, broker) == 0
+    end_leases(database)
     run_until_sent(database, broker, 3)
     assert broker.bodies == [b"1", b"2", b"3"]
+
+
+def end_leases(database: Database) -> None:
+    """Lets the leases of all relays end just now, as if their time had passed."""
+    connection = begun(database)
+    now_ms = time.time_ns() // 1_000_000
+    run(connection, f"UPDATE {TABLE} SET taken_until = {now_ms} WHERE taken_until > {now_ms}")
+    connection.commit()
+    connection.close()
 
 
 def run_until_sent(database: Database, broker: Broker, count: int) -> None:
@@ -227,7 +241,7 @@ def test_a_relay_that_is_cancelled_lets_go_of_what_it_had_taken(database: Databa
 
     async def cancel() -> None:
         task = asyncio.create_task(outbox.Relay(stuck, database.connect).run())
-        await asyncio.sleep(0.3)
+        await stuck.asked.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.2)
