@@ -37,7 +37,7 @@ def short_repr(value: object) -> str:
 
 
 def html_of(value: object) -> str:
-    """Returns a struct, dataclass, mapping or sequence as an HTML table."""
+    """Returns a struct, dataclass, mapping or sequence as an HTML table; other values as escaped text."""
     return _html(value, MAX_DEPTH)
 
 
