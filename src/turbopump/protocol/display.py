@@ -20,7 +20,7 @@ LEFT = "style='text-align:left'"
 def short_repr(value: object) -> str:
     """Returns a repr with the fields that differ from their defaults; long lists and mappings are cut.
 
-    >>> short_repr(list(range(100)))[-30:]
+    >>> short_repr(list(range(100)))[-29:]
     '17, 18, 19, … 80 more of 100]'
     """
     fields = _fields(value)
