@@ -300,9 +300,9 @@ class NamesrvHandlers:
     # Configuration
 
     async def update_config(self, request: Request[None]) -> Answer:
-        """Changes and saves settings by the body; ignores unknown keys, refuses bad values, protected keys.
+        """Changes and saves the settings in the body; refuses bad values and protected keys.
 
-        Apache ignores unknown keys too. Protected keys are refused.
+        Unknown keys are ignored with a warning in the log; Apache ignores them too.
         """
         async with self._keeping:
             return await self._update_config(request)
@@ -366,7 +366,7 @@ class NamesrvHandlers:
         )
 
     def _with_short_names(self, topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
-        """Returns the topics without those whose names are too long for any client, which are logged."""
+        """Returns the topics without those whose names are too long for any client, and logs their number."""
         kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
         if ignored := len(topics) - len(kept):
             words = "Broker %s: ignored %d topics with names that are too long"

@@ -166,7 +166,7 @@ _JSON_ENCODER = msgspec.json.Encoder()
 
 
 def _read_tolerantly(header: bytes) -> _ReceivedHead:
-    """Decodes a JSON header that has values of other types than we write; slow."""
+    """Decodes, slowly, a JSON header with values of other types than we write. Raises BrokenFrame."""
     try:
         loose = msgspec.json.decode(header)
     except (ValueError, RecursionError) as error:

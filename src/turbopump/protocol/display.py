@@ -20,7 +20,7 @@ LEFT = "style='text-align:left'"
 def short_repr(value: object) -> str:
     """Returns a repr with the fields that differ from their defaults; long lists and mappings are cut.
 
-    >>> short_repr(list(range(100)))[-30:]
+    >>> short_repr(list(range(100)))[-29:]
     '17, 18, 19, … 80 more of 100]'
     """
     fields = _fields(value)
@@ -37,7 +37,7 @@ def short_repr(value: object) -> str:
 
 
 def html_of(value: object) -> str:
-    """Returns a struct, dataclass, mapping or sequence as an HTML table."""
+    """Returns a struct, dataclass, mapping or sequence as an HTML table; other values as escaped text."""
     return _html(value, MAX_DEPTH)
 
 

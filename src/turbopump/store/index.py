@@ -84,7 +84,10 @@ class Index:
             self._put_in_new_room(*entry)
 
     def put_keys(self, put: PutKeys, waiting: list[Keys], most: int) -> int:
-        """Puts keys of up to `most` messages with the compiled `put`; returns how many messages are done."""
+        """Puts keys of at most `most` messages into the space of the newest file; returns how many are done.
+
+        `put` is the compiled function.
+        """
         return self._files[-1].put_keys(put, waiting, most, self._repeat_offset) if self._files else 0
 
     def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
@@ -140,9 +143,9 @@ class Index:
     def query(
         self, key_hash: int, begin_ms: int, end_ms: int, max_count: int
     ) -> Generator[None, None, list[int]]:
-        """Returns the newest `max_count` log offsets of a hash with index time in [begin_ms, end_ms].
+        """Returns the newest `max_count` log offsets, ascending, of a hash with time in [begin_ms, end_ms].
 
-        They are ascending. Yields between slices of a long search. The index time is the store time, rounded
+        Yields between slices of a long search. The time of an item is the store time, rounded
         down to whole seconds since the begin of the file.
         """
         found: dict[int, None] = {}
@@ -196,7 +199,7 @@ class Index:
             self._remove(self._files[0])
 
     def remove_newer(self, timestamp: int) -> None:
-        """Deletes the first file that was written to after `timestamp`, or is empty, and all later ones."""
+        """Deletes the files from the first on that is empty or has a message stored after `timestamp`."""
         newer = (n for n, f in enumerate(self._files) if f.end_timestamp > timestamp or f.count <= 1)
         self._remove_durably(self._files[next(newer, len(self._files)) :])
         self._remember_end()

@@ -265,7 +265,7 @@ class TimerLog:
     # reading
 
     def unit(self, at: int) -> Unit | None:
-        """Returns the unit at a position; None when there is none."""
+        """Returns the unit at a position, also an unsound one; None when there is none."""
         if not self.begin <= at or at + UNIT_SIZE > self.end:
             return None
         if at >= self._written:

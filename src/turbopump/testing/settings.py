@@ -12,7 +12,7 @@ DECIDED = frozenset(
 
 
 def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
-    """Returns settings as texts of a configuration file. Raises ValueError with what would be accepted.
+    """Returns broker settings with values as text; checks only keys and types of values. Raises ValueError.
 
     >>> checked({"autoCreateTopicEnable": False, "maxMessageSize": 1024})
     {'autoCreateTopicEnable': 'false', 'maxMessageSize': '1024'}

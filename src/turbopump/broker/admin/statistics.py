@@ -9,7 +9,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
 class StatisticsHandler:
-    """Handles requests for one statistic over the last minute, hour and day."""
+    """Handles requests (315) for one statistic of one key over the last minute, hour and day."""
 
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics

@@ -150,7 +150,7 @@ class TimedMessages:
         return max(0, self._clock.now_ms() - stored_ms) if stored_ms > 0 else 0
 
     def due_within(self, seconds: int) -> Iterator[tuple[float, int]]:
-        """Yields (seconds until due, number of timers) for each wheel slot due in the next `seconds`.
+        """Yields (seconds until due, number of timers) for each slot with timers due in the next `seconds`.
 
         Timers of the current slot come first, with 0 seconds.
         """
@@ -181,15 +181,15 @@ class TimedMessages:
     # life
 
     def load(self, data: bytes) -> int:
-        """Decodes the bytes of `timercheck`. Returns 1; raises ValueError on damage."""
+        """Loads the bytes of `timercheck`; returns 1, its number of entries. Raises ValueError on damage."""
         self._check = timer_check.decode(data)
         self._counter = self._check.counter
         return 1
 
     def open(self) -> None:
-        """Finds the queue of timers and notes the end of the log, before anything is stored.
+        """Finds the queue of timers and notes the end of the log, beyond which a crash has lost records.
 
-        A crash took the records that the timer log has beyond that end.
+        Called before anything is stored. The timer log may have units of lost records.
         """
         self._queue = self._store.queues.find(TIMER_TOPIC, 0)
         self._opened_at = self._store.log.end
@@ -258,7 +258,10 @@ class TimedMessages:
     # a turn
 
     async def turn(self) -> float:
-        """Fills the wheel and delivers some due timers. Returns seconds to pause; 0: there is more to do."""
+        """Takes messages into the wheel or, without any, delivers due timers; returns seconds to pause.
+
+        0: there is more to do.
+        """
         async with self._busy:
             began = self._clock.monotonic()
             # The wheel is a ring: far behind, a new message could land in a slot that still holds the past.
@@ -368,7 +371,7 @@ class TimedMessages:
     # from slot to slot
 
     async def _advance(self, now_ms: int) -> None:
-        """Moves the current slot to the next with timers, at most to now, when all in memory have fired."""
+        """Moves to the next slot with timers, at most to now, and loads it, when all in memory have fired."""
         present_ms = now_ms - now_ms % self._precision_ms
         while self._due.next_ms() is None and self._current_ms < present_ms:
             next_ms = self._wheel.next_after(self._current_ms)
@@ -459,10 +462,7 @@ class TimedMessages:
         self.counts.given_out += len(drafts)
 
     def _note_recalls(self, appended: list[Appended], units: Iterable[Unit]) -> None:
-        """Notes the queue offsets of recalls among copies that were appended to the queue of timers.
-
-        They must be read before anything fires.
-        """
+        """Notes up to which queue offset recalls were appended again: these are read before timers fire."""
         for (_, queue_offset, _), unit in zip(appended, units, strict=True):
             if unit.magic & RECALL:
                 self._recalls_end = max(self._recalls_end, queue_offset + 1)
@@ -530,7 +530,7 @@ class TimedMessages:
     # before a file of the log is deleted
 
     async def rescue(self, below: int) -> bool:
-        """Puts waiting timers below physical offset `below` into the queue again. True: none is left there.
+        """Puts all waiting timers below log offset `below` into the queue again. True: copies are on disk.
 
         Called before the log deletes the file up to that offset. False, also when the copies are not on disk:
         the log must keep the file.
@@ -557,7 +557,7 @@ class TimedMessages:
         return True
 
     async def _put_again(self, below: int) -> int:
-        """Puts waiting timers below physical offset `below` into the queue again; returns how many bytes."""
+        """Puts all waiting timers below log offset `below` into the queue again; returns how many bytes."""
         if self._queue is None:
             return 0
         still_due = self._due.places()

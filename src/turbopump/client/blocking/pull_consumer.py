@@ -186,15 +186,18 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._call(lambda core: core.give_back(messages))
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Stops giving out messages of these queues (default: all) until `resume`; the queues are kept."""
+        """Stops fetching and giving out messages of these queues (default: all assigned now) until `resume`.
+
+        The queues stay assigned to this consumer.
+        """
         self._call(lambda core: core.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Gives out messages of these queues (default: all) again after `pause`."""
+        """Fetches and gives out messages of these queues (default: all assigned now) again after `pause`."""
         self._call(lambda core: core.resume(queues))
 
     def position(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next message that will be given out of this queue."""
+        """Returns the offset of the next message to be given out of an assigned queue."""
         return self._call(lambda core: core.position(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:

@@ -275,12 +275,15 @@ class PullConsumer(SinglePulls):
         run_after(self._hooks, context)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Stops giving out messages of these queues (default: all) until `resume`; the queues are kept."""
+        """Stops fetching and giving out messages of these queues (default: all assigned now) until `resume`.
+
+        The queues stay assigned to this consumer.
+        """
         for buffer in self._member.buffers_of(queues):
             self._member.buffers.pause(buffer, True)
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
-        """Gives out messages of these queues (default: all) again after `pause`."""
+        """Fetches and gives out messages of these queues (default: all assigned now) again after `pause`."""
         for buffer in self._member.buffers_of(queues):
             self._member.buffers.pause(buffer, False)
         self._member.capacity_freed.set()
@@ -289,7 +292,7 @@ class PullConsumer(SinglePulls):
     # Positions
 
     def position(self, queue: MessageQueue) -> int:
-        """Returns the offset of the next message that will be given out of this queue."""
+        """Returns the offset of the next message to be given out of an assigned queue."""
         return self._member.buffer(queue).position
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:

@@ -134,7 +134,7 @@ class PushMember:
         keep_running(self._stack, self._tasks, self.queues.run())
 
     async def stop(self) -> None:
-        """Stops pulling, lets running handlers finish, commits, and leaves the group."""
+        """Stops pulling, waits a limited time for running handlers, commits, and leaves the group."""
         await self._announcements.close()
         await self._stack.aclose()
 
@@ -164,7 +164,7 @@ class PushMember:
         self._announcements.start(self._announce(topic))
 
     async def unsubscribe(self, topic: str) -> None:
-        """Gives up the queues of a topic and tells the brokers."""
+        """Gives up the queues of a topic, with a commit of their offsets, and tells the brokers."""
         self._subscriptions.pop(topic, None)
         await self.queues.rebalance()
         self._handlers.pop(self._names.shown_topic(topic), None)
@@ -196,7 +196,7 @@ class PushMember:
         return self._names.all_shown(tuple(sorted(queues)))
 
     async def _check_expressions(self) -> None:
-        """Raises Refused when a broker does not support the expression of a subscription.
+        """Asks brokers about subscriptions that are not by tags; raises Refused if one is not supported.
 
         A topic that does not exist yet is not checked: its broker refuses the pulls later.
         """

@@ -86,10 +86,9 @@ class BatchQueueFiles:
         return self._offset_at(self._entries.first_since(time_ms))
 
     def _offset_at(self, number: int) -> int:
-        """Returns the queue offset of the first message in entry `number` or later; `end` if none is.
+        """Returns the first offset of entry `number`; if it is damaged, one before the next sound entry's.
 
-        Where the entry is damaged, one before the next message, so that a reader that begins there notices a
-        gap.
+        A reader that begins there notices the gap. Returns `end` if no sound entry follows.
         """
         for at in range(number, self._entries.end):
             found = self._entries.entry(at)

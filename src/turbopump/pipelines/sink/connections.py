@@ -39,7 +39,7 @@ class ConnectionCache(Generic[C]):
         self._pid = os.getpid()
 
     def get(self, key: Hashable, make: Callable[[], C]) -> C:
-        """Returns the connection of this key; makes it if there is none in this process."""
+        """Returns or makes the connection of a key; beyond MAX_CACHED, closes the least recently used one."""
         if self._pid != os.getpid():  # the parent's connections stay with the parent
             background.leave_to_parent(self._kept)
             self._kept, self._pid = {}, os.getpid()
@@ -52,7 +52,7 @@ class ConnectionCache(Generic[C]):
         return one
 
     def drop(self, key: Hashable) -> None:
-        """Closes the connection: the next user of the key makes a new one."""
+        """Closes the connection of a key, if there is one: the next user of the key makes a new one."""
         one = self._kept.pop(key, None)
         if one is not None:
             with contextlib.suppress(OSError):

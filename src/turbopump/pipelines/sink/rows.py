@@ -72,10 +72,7 @@ class MessageRows:
 
 
 def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Iterator[Any]:
-    """Yields the batches without these columns, which brokers fill.
-
-    Raises BadRow for a value in one of them.
-    """
+    """Yields the batches without these columns, which brokers fill; raises BadRow if one has a value."""
     for batch in batches:
         for name in assigned:
             if batch.column(name).null_count < len(batch):
@@ -369,7 +366,7 @@ def _counters() -> Numbers:
 
 
 def _fixed(table: Numbers, width: int) -> Any:
-    """Returns the rows of a byte table as an Arrow array of values of `width` bytes."""
+    """Returns the rows of a byte table, each of `width` bytes, as an Arrow array of type binary."""
     offsets = np.arange(0, (len(table) + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
     return pa.BinaryArray.from_buffers(pa.binary(), len(table), buffers)

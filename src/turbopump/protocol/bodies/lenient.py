@@ -134,7 +134,7 @@ def _list(info: inspect.ListType) -> _Repair:
 
 
 def _map(info: inspect.DictType) -> _Repair:
-    """Returns a converter for a map: it drops keys whose value is null, if values are scalars.
+    """Returns a converter for a map's values, not its keys; drops null values where values are scalars.
 
     Nulls among objects are refused later.
     """
