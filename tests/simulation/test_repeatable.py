@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Callable
 from unittest import mock
 
@@ -15,14 +16,19 @@ from turbopump.store import timer_wheel
 
 
 def _events(run: Callable[[int], object], seed: int) -> str:
-    """Returns a digest of all that the event loop did: when, and what."""
+    """Returns a digest of all that the event loop did: when, and what.
+
+    Loops of other threads do not count: one of an earlier test may still run.
+    """
     digest, run_handle = hashlib.sha256(), asyncio.Handle._run  # type: ignore[attr-defined]
+    this_thread = threading.get_ident()
 
     def note(handle: asyncio.Handle) -> None:
-        callback = handle._callback  # type: ignore[attr-defined]
-        owner = getattr(callback, "__self__", None)
-        what = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
-        digest.update(f"{handle._loop.time()} {getattr(what, '__qualname__', '')}\n".encode())  # type: ignore[attr-defined]
+        if threading.get_ident() == this_thread:
+            callback = handle._callback  # type: ignore[attr-defined]
+            owner = getattr(callback, "__self__", None)
+            what = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
+            digest.update(f"{handle._loop.time()} {getattr(what, '__qualname__', '')}\n".encode())  # type: ignore[attr-defined]
         run_handle(handle)
 
     with mock.patch.object(asyncio.Handle, "_run", note):
