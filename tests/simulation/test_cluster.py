@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.simulation.cluster import run
 
-SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "200")) // 5
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "100")) // 5
 BATCH = 5
 
 

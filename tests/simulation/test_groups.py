@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.simulation.groups import run
 
-SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "200")) // 2
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "100")) // 2
 BATCH = 10
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.simulation.ledger import run
 
-SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "20"))
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "10"))
 BATCH = 5
 
 

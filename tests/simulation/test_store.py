@@ -19,7 +19,7 @@ from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.simulated_files import Survival
 
-SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "200"))
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "100"))
 BATCH = 20
 POWER_CUTS = [Survival.LOST, Survival.RANDOM, Survival.PREFIX]
 EVERY_END = [*POWER_CUTS, Survival.KEPT]

@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.simulation.transactions import run
 
-SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "100"))
+SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "50"))
 BATCH = 10
 
 
