@@ -61,6 +61,8 @@ class NameServerRegistration:
         addresses = dict.fromkeys(config.addresses)
         self.master: tuple[str, str] | None = None
         """Addresses of this broker's master, for clients and for slaves, as a name server said last."""
+        self.on_master: Callable[[], None] | None = None
+        """Called when `master` has become known or has changed."""
         self._peers = [
             _NameServer(address, client, topics, endpoint, config, self._take_master) for address in addresses
         ]
@@ -85,8 +87,14 @@ class NameServerRegistration:
             peer.refresh()
 
     def _take_master(self, answer: RegisterBrokerResponse) -> None:
-        if answer.masterAddr and answer.haServerAddr:
-            self.master = answer.masterAddr, answer.haServerAddr
+        if not answer.masterAddr or not answer.haServerAddr:
+            return
+        found = answer.masterAddr, answer.haServerAddr
+        if found == self.master:
+            return
+        self.master = found
+        if self.on_master is not None:
+            self.on_master()
 
     async def registered(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Waits until registration with each name server was tried once, or for `timeout_s`."""

@@ -287,6 +287,7 @@ class ClientInstance:
         while True:
             await self.world.clock.sleep(self.settings.poll_name_server_interval)
             await self.routes.refresh_known(self._topics())
+            await self.routes.return_home()
 
     async def routes_changed(self) -> None:
         """Refreshes all known routes now, then makes every consumer of the instance rebalance."""

@@ -37,11 +37,13 @@ class NameServers:
     """Sends requests to one name server, chosen at random, and to another one when it does not answer.
 
     The other one is chosen at random too: if each client took the next in the list, all clients of a name
-    server that is restarted would go to the same one, and after a restart of each, all clients to one.
+    server that is restarted would go to the same one, and after a restart of each, all clients to one. The
+    first choice is the home of this client: it is asked separately whether it can be used again.
     """
 
     addresses: tuple[str, ...] = ()
     _current = 0
+    _home = ""
 
     def __init__(self, calls: Caller, addresses: Sequence[str], chance: Chance) -> None:
         self._calls = calls
@@ -56,6 +58,21 @@ class NameServers:
             self._current = self.addresses.index(used)
         elif self.addresses:
             self._current = self._chance.randrange(len(self.addresses))
+        if self.addresses and self._home not in self.addresses:
+            self._home = self.addresses[self._current]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another server is in use than the one that was chosen first."""
+        return bool(self.addresses) and self.addresses[self._current] != self._home
+
+    async def ask_home(self, question: Command, timeout_s: float) -> Command:
+        """Returns the answer of the server that was chosen first, and uses it no more than that."""
+        return await self._calls.call(self._home, question, timeout_s)
+
+    def return_home(self) -> None:
+        """Uses the server that was chosen first from now on."""
+        self._current = self.addresses.index(self._home)
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
         """Returns the first answer, also a refusal; `timeout_s` is per server. Raises Unreachable if none.

@@ -19,7 +19,7 @@ from turbopump.client.name_servers import NameServers
 from turbopump.protocol import bodies
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import request
+from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound, refusal
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
@@ -180,9 +180,7 @@ class RouteCache:
 
         Raises another Refused, or OSError when no name server answers: then the cached route stays.
         """
-        header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
-        question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        answer = await self._name_servers.ask(question, self._timeout_s)
+        answer = await self._name_servers.ask(_question(topic), self._timeout_s)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self._known.pop(topic, None)
             self._doubted.discard(topic)
@@ -215,6 +213,28 @@ class RouteCache:
                 self._known[topic] = kept
         except (OSError, Refused, BrokenBody) as error:
             self._cannot_refresh(topic, error)
+
+    async def return_home(self) -> None:
+        """Uses the name server that was chosen first again, once it answers all known routes as they are.
+
+        A server that has just started does not know all brokers yet. To be called after `refresh_known`.
+        """
+        servers = self._name_servers
+        if not servers.is_away or not self._known:
+            return
+        for topic, known in list(self._known.items()):
+            try:
+                answer = await servers.ask_home(_question(topic), self._timeout_s)
+                is_same = answer.code == ResponseCode.SUCCESS and (
+                    self._bodies.get(topic) == answer.body
+                    or known == route_of(topic, bodies.TopicRouteData.decode(answer.body))
+                )
+            except (OSError, BrokenBody):
+                return
+            if not is_same:
+                return
+        if servers.is_away:
+            servers.return_home()
 
     def _cannot_refresh(self, topic: str, error: Exception) -> None:
         self._failures.log(topic, "Cannot refresh the route of %s: %s", topic, error)
@@ -285,6 +305,11 @@ class RouteCache:
     def doubt(self, topic: str) -> None:
         """Marks the cached route as doubtful, so that the next `find` asks a name server."""
         self._doubted.add(topic)
+
+
+def _question(topic: str) -> Command:
+    header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
+    return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
 
 
 class RoundRobin:

@@ -25,6 +25,7 @@ from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import BrokenBody, BrokenFrame
 from turbopump.replication.backlog import Backlog
 from turbopump.replication.comparison import CannotCompare, Extent, LogComparison, Relation, Verdict
+from turbopump.replication.dial_delay import DialDelay
 from turbopump.replication.held_tables import HeldTables
 from turbopump.replication.progress import CopyProgress
 from turbopump.runtime.clock import Clock
@@ -34,8 +35,7 @@ from turbopump.store.replica_log import ReplicaLog
 
 log = logging.getLogger(__name__)
 
-SEARCH_S = 0.5  # between two looks for the address of a master
-RETRY_S = 1.0  # after a connection that was lost or refused
+RETRY_S = 1.0  # after a connection that ended before the slave followed, or while the disk is full
 STOPPED_RETRY_S = 10.0  # a log that is not a copy is compared again: the master may have been exchanged
 DEFECT_RETRY_S = 10.0
 TICK_S = 0.5
@@ -128,6 +128,7 @@ class Slave:
         self._clock = clock
         self._rules = rules
         self._backlog = Backlog(replica)
+        self._delay = DialDelay()
         self._held = HeldTables(self.take_table)
         self._reason = ""  # the trouble as it was logged last
 
@@ -141,9 +142,13 @@ class Slave:
                     log.exception("Replication failed; retrying in %d s", DEFECT_RETRY_S)
                     self._set(SlaveState.SEARCHING, f"replication failed unexpectedly: {error!r}")
                     pause_s = DEFECT_RETRY_S
-                await self._clock.sleep(pause_s)
+                await self._delay.pause(pause_s)
         finally:
             self._backlog.close()
+
+    def dial_now(self) -> None:
+        """Ends the pause before the next attempt: where the master is has become known, or has changed."""
+        self._delay.end_now()
 
     def hold_table(self, name: str, contents: bytes, end: int) -> None:
         """Passes a table to the listener once the log is copied up to `end`, where the master's ended."""
@@ -178,13 +183,13 @@ class Slave:
         master = self._listener.master()
         if master is None:
             self._set(SlaveState.SEARCHING, "no master is registered at the name servers")
-            return SEARCH_S
+            return self._delay.next_s()
         self.master = master
         try:
             verdict = await self._comparison.compare(master.broker)
         except CannotCompare as error:
             self._set(SlaveState.SEARCHING, str(error))
-            return RETRY_S
+            return self._delay.next_s()
         self.master_extent, self.is_ours = verdict.master, verdict.run is not None
         if verdict.relation in (Relation.OUTDATED, Relation.INCOMPLETE):
             verdict = await self._start_over(verdict)
@@ -234,7 +239,7 @@ class Slave:
                 await self._network.connect(lambda: connection, host, port)
         except OSError as error:
             self._set(SlaveState.SEARCHING, f"the replication port {master.ha} cannot be reached: {error}")
-            return RETRY_S
+            return self._delay.next_s()
         try:
             begins = self._replica.min_offset if verdict.relation is Relation.COPY else None
             self._progress.begin(begins, verdict.master, self._replica.end)
@@ -257,9 +262,13 @@ class Slave:
             return 0.0
         if connection.is_full:
             self._set(SlaveState.WAITING, f"this store cannot be written: {connection.lost_by}")
-        else:
-            self._set(SlaveState.SEARCHING, f"the connection to {master.ha} ended: {connection.lost_by}")
-        return RETRY_S
+            return RETRY_S
+        has_followed = self.state is SlaveState.FOLLOWING
+        self._set(SlaveState.SEARCHING, f"the connection to {master.ha} ended: {connection.lost_by}")
+        if not has_followed:  # a master that refuses this slave logs each attempt
+            return RETRY_S
+        self._delay.reset()
+        return self._delay.next_s()
 
     def begun_at(self, offset: int) -> None:
         """Notes where an empty log begins: an Apache master may send its last file only."""

@@ -164,6 +164,7 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         clock,
         SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
     )
+    context.registration.on_master = slave.dial_now
     retention = SlaveRetention(
         slave, comparison, store.replica, progress, lambda: store.flags.is_set(Reason.DISK_FULL)
     )

@@ -31,7 +31,9 @@ from turbopump.store.config_files import ConfigFiles
 
 log = logging.getLogger(__name__)
 
-REFRESH_S = 2.0  # between two questions to the name servers while no master answers
+# Between two questions to the name servers while no master answers: each registers the whole topic table.
+FIRST_REFRESH_S = 0.1
+MAX_REFRESH_S = 2.0
 
 
 class SlaveBroker:
@@ -58,7 +60,8 @@ class SlaveBroker:
         self._store = store
         self._clock = clock
         self._role = role
-        self._asked_at = -REFRESH_S
+        self._ask_at = 0.0
+        self._refresh_s = FIRST_REFRESH_S
         self._commits = SlaveCommits(files, workers, client, clock, partial(end_of_queue, store.queues))
         self._master_seen = master_seen
         self._known: dict[str, bytes] = {}  # the last contents of each table
@@ -82,8 +85,9 @@ class SlaveBroker:
     def master(self) -> MasterAddress | None:
         """Returns where the master is, by configuration or name servers, which it may ask; None: unknown."""
         now = self._clock.monotonic()
-        if self.state is SlaveState.SEARCHING and now - self._asked_at >= REFRESH_S:
-            self._asked_at = now
+        if self.state is SlaveState.SEARCHING and now >= self._ask_at:
+            self._ask_at = now + self._refresh_s
+            self._refresh_s = min(2 * self._refresh_s, MAX_REFRESH_S)
             self._registration.refresh()
         fixed, known = self._config().replication.master_address, self._registration.master
         if fixed:
@@ -96,6 +100,8 @@ class SlaveBroker:
         # A slave that has stopped has compared its log with the master's: the master serves consumers.
         self._master_seen(state is not SlaveState.SEARCHING)
         follows = state in (SlaveState.COPYING, SlaveState.FOLLOWING)
+        if follows:
+            self._refresh_s = FIRST_REFRESH_S
         master = self.master() if follows else None
         self._commits.follow(None if master is None else master.broker)
 

@@ -423,32 +423,33 @@ class ConcurrencySlots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> None:
-        """Takes a free slot, or waits for one: tasks are woken in order, but a new call may take it first."""
-        while self._taken >= self._size.max_workers:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except BaseException:
-                # Woken and cancelled in the same turn of the loop: the slot goes to the next one.
-                if turn.done() and not turn.cancelled():
-                    self._wake_next()
-                raise
-        self._taken += 1
+        """Takes a free slot, or waits for one: first come, first served."""
+        if self._taken < self._size.max_workers and not self._waiting:
+            self._taken += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            # Given a slot and cancelled in the same turn of the loop: the slot goes to the next one.
+            if turn.done() and not turn.cancelled():
+                self.release()
+            raise
 
     def release(self) -> None:
         """Frees a slot."""
         self._taken -= 1
-        self._wake_next()
+        self._give_free()
 
     def resize(self) -> None:
-        """Applies a changed limit: wakes as many waiting tasks as there are free slots."""
-        for _ in range(self._size.max_workers - self._taken):
-            self._wake_next()
+        """Applies a changed limit: gives free slots to waiting tasks."""
+        self._give_free()
 
-    def _wake_next(self) -> None:
-        while self._waiting:
+    def _give_free(self) -> None:
+        # The slot is taken here, not when the task runs: a task that comes in between does not get it.
+        while self._waiting and self._taken < self._size.max_workers:
             turn = self._waiting.popleft()
-            if not turn.done():
+            if not turn.done():  # else its task was cancelled
+                self._taken += 1
                 turn.set_result(None)
-                return

@@ -283,6 +283,66 @@ def test_slots_are_given_in_turn_and_their_number_may_change() -> None:
     run(scene())
 
 
+def test_a_freed_slot_goes_to_the_task_that_has_waited_longest() -> None:
+    async def scene() -> None:
+        slots, order = ConcurrencySlots(WorkerPoolSize(1, 1)), list[str]()
+
+        async def wait(name: str) -> None:
+            await slots.acquire()
+            order.append(name)
+            slots.release()
+
+        await slots.acquire()
+        tasks = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+        await asyncio.sleep(0)
+        slots.release()
+        await slots.acquire()  # in the same turn of the loop: before the first has run
+        order.append("the one that had it")
+        slots.release()
+        await asyncio.gather(*tasks)
+        assert order == ["first", "second", "the one that had it"]
+
+    run(scene())
+
+
+def test_a_task_that_is_cancelled_when_it_has_its_slot_passes_it_on() -> None:
+    async def scene() -> None:
+        slots = ConcurrencySlots(WorkerPoolSize(1, 1))
+        await slots.acquire()
+        cancelled, next_one = (asyncio.create_task(slots.acquire()) for _ in range(2))
+        await asyncio.sleep(0)
+        slots.release()
+        cancelled.cancel()
+        async with asyncio.timeout(PATIENCE_S):
+            await next_one
+        assert cancelled.cancelled()
+        slots.release()
+        async with asyncio.timeout(PATIENCE_S):
+            await slots.acquire()
+
+    run(scene())
+
+
+def test_no_slot_is_given_while_more_are_taken_than_a_lowered_limit_allows() -> None:
+    async def scene() -> None:
+        size = WorkerPoolSize(1, 2)
+        slots = ConcurrencySlots(size)
+        await slots.acquire()
+        await slots.acquire()
+        size.max_workers = 1
+        slots.resize()
+        waiting = asyncio.create_task(slots.acquire())
+        await asyncio.sleep(0)
+        slots.release()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        slots.release()
+        async with asyncio.timeout(PATIENCE_S):
+            await waiting
+
+    run(scene())
+
+
 @pytest.mark.parametrize("count", [1, 7, 500])
 def test_no_piece_is_lost_between_many_threads(count: int) -> None:
     async def scene() -> None:
