@@ -62,7 +62,8 @@ class StoreSimulation:
         self.model = Model()
         self.runs = self.chance.randint(2, 6)
         self.begins_high = self.config.consume_queue_file_size == LARGE
-        self.queue_ids = 1 if self.begins_high else 3
+        # The 12th entry of a batch queue lies in two sectors, of other queues the 52nd: many queues reach it.
+        self.queue_ids, self.batch_ids, self.batch_share = (1, 6, 0.5) if self.begins_high else (3, 2, 0.1)
         self.serial = 0
         self.waiting: dict[int, float] = {}  # unanswered messages -> time of the send
         self.surprises: list[BaseException] = []
@@ -94,7 +95,7 @@ class StoreSimulation:
         There the second part of a queue entry alone points to an offset that was deleted.
         """
         size = self.config.commit_log_file_size
-        start = HIGH - HIGH % size + self.chance.randint(-20, 0) * size
+        start = HIGH - HIGH % size + self.chance.randint(-1, 2) * size
         self.disk.create_mapped(f"{self.config.log_dir}/{file_name(start)}", size)
         self.disk.sync_dir(self.config.log_dir)
         self.model.synced = self.model.deleted_below = start
@@ -141,6 +142,8 @@ class StoreSimulation:
     def _any_mood(self) -> tuple[list[Callable[[Store], Any]], list[int]]:
         """Chooses the actions of this run and their weights."""
         usual = {self.append: 10, self.wait: 6, self.read: 3}
+        if self.begins_high:
+            usual[self.write_queues] = 3
         unusual = {
             self.wait_long: 1,
             self.set_clock: 1,
@@ -303,10 +306,11 @@ class StoreSimulation:
     def _any_config(self) -> StoreConfig:
         chance = self.chance
         slots, items = chance.choice([(20, 15), (50, 60), (300, 500)])
+        queue_file_size = chance.choice([100, 400, 2_000, LARGE])
         return StoreConfig(
             root_dir=ROOT,
             commit_log_file_size=chance.choice([4096, 10_000, 32_768]),
-            consume_queue_file_size=chance.choice([100, 400, 2_000, LARGE]),
+            consume_queue_file_size=queue_file_size,
             index_slots=slots,
             index_items=items,
             index_enabled=chance.random() < 0.9,
@@ -318,7 +322,7 @@ class StoreSimulation:
             open_queue_files=chance.choice([2, 512]),
             write_extensions=chance.random() < 0.3,
             consume_queue_ext_file_size=chance.choice([64, 150, 4096]),
-            batch_queue_file_size=chance.choice([46, 230, 4600]),
+            batch_queue_file_size=4600 if queue_file_size == LARGE else chance.choice([46, 230, 4600]),
             light_queues=True,
             multi_dispatch=True,
         )
@@ -335,7 +339,7 @@ class StoreSimulation:
             pairs["note"] = "x" * chance.randint(100, 2000)
         if chance.random() < 0.1:
             pairs["\0" * chance.randint(1, 511)] = "zeros"  # as many as allowed
-        if chance.random() < 0.1:
+        if chance.random() < self.batch_share:
             return self._any_batch(store, pairs)
         if chance.random() < 0.2:
             pairs[props.INNER_MULTI_DISPATCH] = ",".join(chance.sample(LIGHTS, k=chance.randint(1, 3)))
@@ -362,7 +366,7 @@ class StoreSimulation:
         if count:
             pairs |= {props.INNER_NUM: str(count), props.INNER_BASE: "0"}
         return Draft(
-            queue=store.queues.queue(BATCHES, self.chance.randint(0, 1)),
+            queue=store.queues.queue(BATCHES, self.chance.randrange(self.batch_ids)),
             body=body,
             properties=props.pack(pairs).encode(),
             flag=0,
