@@ -60,16 +60,17 @@ class SmallDisk:
         processes.kill_group(self._keeper)
 
 
-def lose_unsynced(commit_log: Path, synced: int) -> int:
+def lose_unsynced(commit_log: Path, synced: int, unit: int = PAGE) -> int:
     """Clears the log from the page of a position on, as a power cut may; returns how many bytes that took.
 
-    Disks write whole sectors, so no record is torn inside of one. The files keep their size: a file system
-    has their lengths on disk before their contents.
+    With `unit` 1 it is cleared from that very byte on, inside of a record: a page that is written while it
+    is being filled holds the beginning of one. The files keep their size: a file system has their lengths on
+    disk before their contents.
     """
     taken = 0
     for path in sorted(commit_log.iterdir()):
         begin, size = int(path.name), path.stat().st_size
-        keep = max(synced - synced % PAGE - begin, 0)
+        keep = max(synced - synced % unit - begin, 0)
         if keep >= size:
             continue
         with path.open("r+b") as file:

@@ -88,12 +88,15 @@ class Node:
         figures = KVTable.decode(asked(self.address, RequestCode.GET_BROKER_RUNTIME_INFO).body).table
         return int(figures["commitLogMaxOffset"]) - size_of(figures["remainHowManyDataToFlush"])
 
-    def cut_power(self) -> int:
-        """Kills the broker when it has synced something, and takes the rest; returns how many bytes."""
+    def cut_power(self, unit: int = disks.PAGE) -> int:
+        """Kills the broker when it has synced something, and takes the rest; returns how many bytes.
+
+        What it had synced is rounded down to a multiple of `unit`.
+        """
         eventually(lambda: self.synced() > 0, f"{self.name} has synced nothing")
         synced = self.synced()
         self.kill()
-        return disks.lose_unsynced(self.cluster.store_dir / "commitlog", synced)
+        return disks.lose_unsynced(self.cluster.store_dir / "commitlog", synced, unit)
 
     def read(self) -> list[Found]:
         """Returns the messages that this broker gives out."""

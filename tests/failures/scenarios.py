@@ -134,6 +134,17 @@ def kill_slave(pair: Pair, load: Load, chance: random.Random) -> End:
 
 def cut_power_of_slave(pair: Pair, load: Load, chance: random.Random) -> End:
     pair.b.cut_power()
+    return return_slave(pair, load, chance)
+
+
+def tear_log_of_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    """Brokers print what is not synced in tenths of a unit: the cut may even be below what was synced."""
+    pair.b.cut_power(unit=1)
+    return return_slave(pair, load, chance)
+
+
+def return_slave(pair: Pair, load: Load, chance: random.Random) -> End:
+    """Starts the slave again, and promotes it when its master is gone."""
     load.wait_answers(chance.randint(4, 20))
     pair.b.start()
     if not load.wait(OK, within_s=GIVEN_UP_S):
@@ -257,6 +268,12 @@ TABLE = (
         "power-slave",
         "the slave loses what it had not synced and comes back; then it is promoted",
         cut_power_of_slave,
+        SELDOM_SYNCED,
+    ),
+    Scenario(
+        "torn-slave",
+        "the same, but the cut is at any byte, inside of a record",
+        tear_log_of_slave,
         SELDOM_SYNCED,
     ),
     Scenario("pause-slave", "SIGSTOP and SIGCONT of the slave", pause_slave),

@@ -21,6 +21,7 @@ from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
+from turbopump.store.segment import file_name
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -31,6 +32,8 @@ TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
 BATCHES = "batches"
 TABLE = b'{"topicConfigTable":{"batches":{"topicName":"batches","attributes":{"queue.type":"BatchCQ"}}}}'
 LIGHTS = ["%LMQ%a", "%LMQ%b", "%LMQ%c"]
+LARGE = 4_000  # a queue file of several sectors, so that entries lie in two of them
+HIGH = 1 << 32  # from here on the pointers of queue entries have more than four bytes that are not zero
 ANSWER_S = 8.0  # greatest time until a send is answered
 PATIENCE_S = 5.0  # time after the last fault until the store accepts messages again
 
@@ -58,6 +61,9 @@ class StoreSimulation:
         self.config = self._any_config()
         self.model = Model()
         self.runs = self.chance.randint(2, 6)
+        self.begins_high = self.config.consume_queue_file_size == LARGE
+        # The 12th entry of a batch queue lies in two sectors, of other queues the 52nd: many queues reach it.
+        self.queue_ids, self.batch_ids, self.batch_share = (1, 6, 0.5) if self.begins_high else (3, 2, 0.1)
         self.serial = 0
         self.waiting: dict[int, float] = {}  # unanswered messages -> time of the send
         self.surprises: list[BaseException] = []
@@ -70,8 +76,10 @@ class StoreSimulation:
         self.disk.write(f"{self.config.config_dir}/topics.json", TABLE)
         for directory in ("/", ROOT, self.config.config_dir):
             self.disk.sync_dir(directory)
+        if self.begins_high:
+            self._begin_high()
         log.info("%s", self.config)
-        least_end, why = 0, "nothing was promised"
+        least_end, why = self.model.synced, "nothing was promised"
         for _ in range(self.runs):
             store = await self._open(least_end, why)
             least_end, why = await self._live(store)
@@ -80,6 +88,17 @@ class StoreSimulation:
         await store.close()
         check_files(self.disk, self.config, self.model, failures=0)
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+
+    def _begin_high(self) -> None:
+        """Makes the first file of a log that begins near 4 GiB, as after years of messages and deletions.
+
+        There the second part of a queue entry alone points to an offset that was deleted.
+        """
+        size = self.config.commit_log_file_size
+        start = HIGH - HIGH % size + self.chance.randint(-1, 2) * size
+        self.disk.create_mapped(f"{self.config.log_dir}/{file_name(start)}", size)
+        self.disk.sync_dir(self.config.log_dir)
+        self.model.synced = self.model.deleted_below = start
 
     async def _open(self, least_end: int, why: str) -> Store:
         """Starts the store, perhaps after crashes during earlier starts."""
@@ -123,6 +142,8 @@ class StoreSimulation:
     def _any_mood(self) -> tuple[list[Callable[[Store], Any]], list[int]]:
         """Chooses the actions of this run and their weights."""
         usual = {self.append: 10, self.wait: 6, self.read: 3}
+        if self.begins_high:
+            usual[self.write_queues] = 3
         unusual = {
             self.wait_long: 1,
             self.set_clock: 1,
@@ -132,6 +153,7 @@ class StoreSimulation:
             self.delete_files: 2,
             self.query: 1,
             self.delete_topic: 1,
+            self.write_queues: 3,
         }
         weights = usual | {what: often for what, often in unusual.items() if self.chance.random() < 0.4}
         return list(weights), list(weights.values())
@@ -255,6 +277,10 @@ class StoreSimulation:
             self.model.deleted_below = max(self.model.deleted_below, store.log.min_offset)
         log.info("deleted: the log begins at %d", store.log.min_offset)
 
+    async def write_queues(self, store: Store) -> None:
+        """Writes the waiting entries of all queues, as for busy ones: a later crash may keep any part."""
+        await store.upkeep.write_out(list(store.queues.dirty))
+
     async def query(self, store: Store) -> None:
         if self.model.sent:
             sent = self.chance.choice(self.model.sent)
@@ -280,10 +306,11 @@ class StoreSimulation:
     def _any_config(self) -> StoreConfig:
         chance = self.chance
         slots, items = chance.choice([(20, 15), (50, 60), (300, 500)])
+        queue_file_size = chance.choice([100, 400, 2_000, LARGE])
         return StoreConfig(
             root_dir=ROOT,
             commit_log_file_size=chance.choice([4096, 10_000, 32_768]),
-            consume_queue_file_size=chance.choice([100, 400, 2_000]),
+            consume_queue_file_size=queue_file_size,
             index_slots=slots,
             index_items=items,
             index_enabled=chance.random() < 0.9,
@@ -295,7 +322,7 @@ class StoreSimulation:
             open_queue_files=chance.choice([2, 512]),
             write_extensions=chance.random() < 0.3,
             consume_queue_ext_file_size=chance.choice([64, 150, 4096]),
-            batch_queue_file_size=chance.choice([46, 230, 4600]),
+            batch_queue_file_size=4600 if queue_file_size == LARGE else chance.choice([46, 230, 4600]),
             light_queues=True,
             multi_dispatch=True,
         )
@@ -312,7 +339,7 @@ class StoreSimulation:
             pairs["note"] = "x" * chance.randint(100, 2000)
         if chance.random() < 0.1:
             pairs["\0" * chance.randint(1, 511)] = "zeros"  # as many as allowed
-        if chance.random() < 0.1:
+        if chance.random() < self.batch_share:
             return self._any_batch(store, pairs)
         if chance.random() < 0.2:
             pairs[props.INNER_MULTI_DISPATCH] = ",".join(chance.sample(LIGHTS, k=chance.randint(1, 3)))
@@ -339,7 +366,7 @@ class StoreSimulation:
         if count:
             pairs |= {props.INNER_NUM: str(count), props.INNER_BASE: "0"}
         return Draft(
-            queue=store.queues.queue(BATCHES, self.chance.randint(0, 1)),
+            queue=store.queues.queue(BATCHES, self.chance.randrange(self.batch_ids)),
             body=body,
             properties=props.pack(pairs).encode(),
             flag=0,
@@ -357,7 +384,7 @@ class StoreSimulation:
             level = self.chance.randint(1, 18)
             pairs[props.DELAY] = str(level)
             return store.queues.queue(SCHEDULE_TOPIC, level - 1), store.delays.delay_ms(level)
-        return store.queues.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2)), -1
+        return store.queues.queue(self.chance.choice(TOPICS), self.chance.randrange(self.queue_ids)), -1
 
     def _any_survival(self) -> Survival:
         return self.chance.choice(list(Survival))

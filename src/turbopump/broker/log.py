@@ -62,6 +62,10 @@ class LocalLog(Log, Protocol):
     """Called after each append, for those that copy the log."""
 
     @property
+    def dispatched(self) -> int:
+        """Physical offset below which every record is in its queue."""
+
+    @property
     def synced(self) -> int:
         """Physical offset below which everything is synced to disk."""
 

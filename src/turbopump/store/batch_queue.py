@@ -11,7 +11,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from turbopump.store.consume_queue import ENTRY, MAX_QUEUE_OFFSET, ConsumeQueue, Entry, QueueContext
+from turbopump.store.consume_queue import ENTRY, MAX_QUEUE_OFFSET, ConsumeQueue, QueueContext
+from turbopump.store.queue_end import Entry
 
 BATCH = struct.Struct(">qiqqqhii")
 BATCH_UNIT = BATCH.size
@@ -78,10 +79,8 @@ class BatchQueue(ConsumeQueue):
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
         if physical <= self.last_physical or self.is_deleted:
             return True
-        if queue_offset < self._max:
-            if queue_offset and self.last_physical >= 0:
-                return True
-            self.clear()  # the topic was deleted and made again
+        if queue_offset < self._max and not self._gives_way(queue_offset):
+            return True
         if queue_offset > self._max:
             return False
         store_timestamp, messages = self._context.counted(physical)
@@ -112,6 +111,11 @@ class BatchQueue(ConsumeQueue):
     def _number(self, offset: int) -> int:
         """Returns the number of the last entry that begins at `offset` or before; below the first if none."""
         return bisect_right(_FirstOffsets(self), offset, max(self._base, 0), self._end) - 1
+
+    def _number_of(self, queue_offset: int) -> int | None:
+        number = self._number(queue_offset)
+        entry = self._entry(number)
+        return number if entry is not None and entry[FIRST_OFFSET] == queue_offset else None
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
         is_one = entry[FIRST_OFFSET] >= 0 and entry[MESSAGES] > 0

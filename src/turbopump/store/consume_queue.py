@@ -20,6 +20,7 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import LIGHT_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
 from turbopump.runtime.disk import PlainFile
+from turbopump.store.queue_end import Entry, boundary, chain_length
 from turbopump.store.queue_ext import Bits, Extension, is_address
 
 ENTRY = struct.Struct(">qiq")
@@ -31,9 +32,6 @@ WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
 MAX_QUEUE_OFFSET = 1 << 40  # offset of a queue
 MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and files that they would fill
-
-Entry = tuple[int, ...]
-"""At least log offset, record size, tag code."""
 
 FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
 MAX_TOPIC = 127
@@ -48,6 +46,7 @@ class QueueContext(Protocol):
     to_sync: set[str]
 
     extends: bool  # tag codes of new entries go to extension files
+    heals: bool  # after a crash: files may have left-overs behind the last entry
     trusted_below: int  # entries that point there or behind may be left-overs
 
     def size_of_files(self, of_batches: bool) -> int: ...
@@ -244,14 +243,9 @@ class ConsumeQueue:
         """Adds a message's entry unless it is there; offset 0 restarts the queue; False: a gap, not added."""
         if physical <= self.last_physical or self.is_deleted:
             return True
-        end = self.max_offset
-        if queue_offset < end:
-            if queue_offset and self.last_physical >= 0:
-                return True  # Apache gave the same offset to two messages: the first keeps it
-            # The topic was deleted and made again, or a crash took the files before an empty one.
-            self.clear()
-            end = 0
-        if queue_offset > end:
+        if queue_offset < self.max_offset and not self._gives_way(queue_offset):
+            return True
+        if queue_offset > self.max_offset:
             return False
         if self._context.extends and not self.is_light:
             tags_code = self._extended(physical, tags_code)
@@ -261,6 +255,25 @@ class ConsumeQueue:
         self.last_physical = physical
         self.next_offset = max(self.next_offset, self.max_offset)
         return True
+
+    def _gives_way(self, queue_offset: int) -> bool:
+        """Drops the entries from `queue_offset` on for a later record with that offset; False: they stay."""
+        if not queue_offset or self.last_physical < 0:
+            # The topic was deleted and made again, or a crash took the files before an empty one.
+            self.clear()
+            return True
+        if self.last_physical >= self._context.log_min():
+            return False  # Apache gave the same offset to two messages: the first keeps it
+        # They point to deleted messages, or a power cut left a part of the entry that belongs here.
+        number = self._number_of(queue_offset)
+        if number is None or number < self._base:
+            return False
+        self._cut(number)
+        return True
+
+    def _number_of(self, queue_offset: int) -> int | None:
+        """Returns the number of the entry whose first message has this offset; None if there is none."""
+        return queue_offset
 
     def _extended(self, physical: int, tags_code: int) -> int:
         """Puts a tag code into the extension files and returns its address."""
@@ -307,8 +320,11 @@ class ConsumeQueue:
     def truncate(self, physical: int) -> None:
         """Drops, on disk too, the entries that point to log offset `physical` or later."""
         end = self._first(physical)
-        if end >= self._end:
-            return
+        if end < self._end:
+            self._cut(end)
+
+    def _cut(self, end: int) -> None:
+        """Drops the entries from number `end` on."""
         if end >= self._written:
             del self.tail[(end - self._written) * self.unit :]
         else:
@@ -399,36 +415,36 @@ class ConsumeQueue:
             self._set_end()
 
     def _find_end(self) -> int:
-        """Returns the number after the last entry in the files that the log confirms.
-
-        Zeros follow the last one; after a crash perhaps bytes that are no entries.
-        """
-        end = self._written
+        """Returns the number after the last entry in the files that the log, or the chain, confirms."""
+        end, per_file = self._written, self._file_size // self.unit
         while end > self._base:
-            end = self._boundary(end)
+            end = boundary(self._entry, self._base, end, per_file, self._context.trusted_below)
             last = self._entry(end - 1) if end > self._base else None
-            if last is None or self._is_confirmed(end - 1, last):
+            if last is None:
                 break
-            end -= 1
+            if not self._is_confirmed(end - 1, last):
+                end -= 1
+                continue
+            is_doubtful = self._context.heals and last[0] < self._context.log_min()
+            whole = self._chain_end(end) if is_doubtful else end
+            if whole == end:
+                break
+            end = whole
         return end
 
     def _is_confirmed(self, number: int, entry: Entry) -> bool:
         return self._context.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
 
-    def _boundary(self, end: int) -> int:
-        """Returns the number after the last plausible entry before `end`, by a binary search.
+    def _chain_end(self, end: int) -> int:
+        """Returns the number after the last entry before `end` that all entries of its file lead up to.
 
-        Most queues use little of their file: steps begin small.
+        That tells entries of deleted messages, which the log cannot confirm, from left-overs. 0.1 us each.
         """
-        is_beyond = _BeyondEntries(self, self._context.trusted_below)
         per_file = self._file_size // self.unit
-        low = max(self._base, (end - 1) - (end - 1) % per_file)  # the last file
-        if is_beyond[low]:
-            return bisect_left(is_beyond, 1, self._base, low)
-        step = 1
-        while low + step < end and not is_beyond[low + step]:
-            low, step = low + step, step * 2
-        return bisect_left(is_beyond, 1, low, min(low + step, end))
+        first = max(self._base, (end - 1) - (end - 1) % per_file)
+        found = self._read(first * self.unit, (end - first) * self.unit)
+        entries = self.layout.iter_unpack(found[: len(found) // self.unit * self.unit])
+        return first + chain_length(entries, BLANK_SIZE)
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._file_size
@@ -456,21 +472,6 @@ class _Pointers:
         if entry is None or entry[1] == BLANK_SIZE:
             return -1
         return entry[0]
-
-
-class _BeyondEntries:
-    """Sequence view of a queue for `bisect`: item n is 0 where an entry is plausible, else 1."""
-
-    def __init__(self, queue: ConsumeQueue, below: int) -> None:
-        self._queue = queue
-        self._below = below
-
-    def __len__(self) -> int:
-        return self._queue._end
-
-    def __getitem__(self, offset: int) -> int:
-        entry = self._queue._entry(offset)
-        return 0 if entry is not None and 0 <= entry[0] < self._below and entry[1] > 0 else 1
 
 
 def check_topic_size(topic: str) -> None:

@@ -66,6 +66,11 @@ class MessageLog:
         return self._log.committed
 
     @property
+    def dispatched(self) -> int:
+        """Log offset below which every record is in its queue; with SYNC_FLUSH or a pool it lags behind."""
+        return self._dispatcher.dispatched
+
+    @property
     def synced(self) -> int:
         """Physical offset below which everything is synced to disk."""
         return self._log.synced

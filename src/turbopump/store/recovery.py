@@ -25,7 +25,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.index import Index
 from turbopump.store.queue_files import ANY
 from turbopump.store.queues import ConsumeQueues
-from turbopump.store.scan import BLANK, NO_RECORD, is_torn, measure_at, scan
+from turbopump.store.scan import BLANK, NO_RECORD, is_torn, measure_at, scan, unusual
 from turbopump.store.times import timestamp_at
 
 CLOCK_MARGIN_MS = 3_000  # Apache's: times of a checkpoint may be this far ahead of what is on disk
@@ -155,6 +155,8 @@ class Recovery:
         size = self._size_at(note.last_record)
         if size <= 0 or self._queues.files.count < note.queues:
             return False
+        if self._crashed and self._is_torn(note.last_record):
+            return False  # the disk has lost what it had reported as written
         end = note.last_record + size
         if end == note.complete:
             return True
@@ -315,6 +317,13 @@ class Recovery:
         return measure_at(
             buffer, start, offset - start, self._log.file_size, self._config.check_crc_on_recover
         )
+
+    def _is_torn(self, offset: int) -> bool:
+        """Returns whether a part of the record at an offset is missing."""
+        start = self._file_start(offset)
+        buffer, size = self._log.files.mapped(start).buffer, self._log.file_size
+        found = unusual(buffer, start, offset - start, size, self._config.check_crc_on_recover)
+        return isinstance(found, int) or is_torn(found, self._log)
 
     def _timestamp(self, offset: int) -> int:
         """Returns the store time of the record at an offset."""

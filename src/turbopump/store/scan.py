@@ -28,7 +28,7 @@ from turbopump.protocol.record import (
     measure,
 )
 from turbopump.protocol.sysflag import COMMIT, HOSTS_MASK, TRANSACTION_MASK
-from turbopump.store.commit_log import CommitLog
+from turbopump.store.commit_log import BLANK_HEAD, CommitLog
 from turbopump.store.dispatch import Found
 
 HEAD_SIZE = HEAD_V4.size
@@ -151,10 +151,13 @@ def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
 
 
 def is_torn(found: Found, log: CommitLog) -> bool:
-    """Whether a sector with a part of the record's topic or properties never reached the medium.
+    """Whether a part of the record's topic or properties never reached the medium.
 
-    No checksum covers them, but a new file consists of zeros: the whole sector reads as zeros then, with its
-    neighbours in it. Senders may send zeros too; enough of them to fill a sector are refused (`looks_lost`).
+    No checksum covers them, but a new file consists of zeros. A sector that is missing reads as zeros, with
+    its neighbours in it; senders may send zeros too, but enough of them to fill a sector are refused
+    (`looks_lost`). A sector that was written before the end of the record was copied to it ends in zeros:
+    properties with a zero at their end are refused too, and of those in a log of Apache's only one with
+    nothing behind it counts.
     """
     topic, _, _, physical, size, _, store_timestamp, properties = found
     if store_timestamp == 0 or 0 in topic:
@@ -163,6 +166,8 @@ def is_torn(found: Found, log: CommitLog) -> bool:
         return False
     position = physical % log.file_size
     buffer, end = log.files.mapped(physical - position).buffer, position + size
+    if properties.endswith(b"\0") and not any(buffer[end : end + BLANK_HEAD.size]):
+        return True
     begin = end - len(properties)
     return not all(any(buffer[at : at + SECTOR]) for at in range(begin - begin % SECTOR, end, SECTOR))
 

@@ -167,10 +167,14 @@ class TimerLog:
 
     # writing
 
+    def next_place(self, end: int) -> int:
+        """Returns where the unit after position `end` begins: there, or in the next file."""
+        left = self.file_size - end % self.file_size
+        return end if left >= UNIT_SIZE + BLANK.size else end + left
+
     def append(self, unit: Unit) -> int:
         """Appends a unit, in memory until `write_out`, and returns its position."""
-        left = self.file_size - self.end % self.file_size
-        if left < UNIT_SIZE + BLANK.size:
+        if left := self.next_place(self.end) - self.end:
             self._tail += BLANK.pack(left, 0, BLANK_MAGIC).ljust(left, b"\0")
         at = self.end
         self._tail += UNIT.pack(UNIT_SIZE, *unit)

@@ -236,6 +236,15 @@ async def test_the_state_of_the_broker_has_every_key_that_tools_read() -> None:
     assert table["putMessageDistributeTime"].split(" ")[0] == "[<=0ms]:0"
 
 
+@virtual
+async def test_bytes_that_a_slave_has_copied_and_not_dispatched_are_behind() -> None:
+    bench = Bench()
+    bench.store.replica.open()
+    bench.store.replica.append(memoryview(bytes(100)))
+    table = KVTable.decode((await bench.connect().ask(RUNTIME)).body).table
+    assert table["dispatchBehindBytes"] == "100"
+
+
 def test_durations_and_sizes_read_as_apache_prints_them() -> None:
     assert lasted(((26 * 60 + 3) * 60 + 4) * 1000 + 999) == "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"
     assert [size(count) for count in (0, 1023, 1024, 1536 * 1024, 5 << 40)] == [

@@ -13,6 +13,8 @@ from tests.unit.broker.timers_kit import RULES, now_ms, recall, sent
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.store import timer_wheel
+from turbopump.store.segment import file_name
+from turbopump.store.timer_log import UNIT_SIZE
 from turbopump.testing.simulated_files import Survival
 
 SMALL: dict[str, Any] = {
@@ -85,3 +87,31 @@ async def test_files_of_the_timer_log_go_when_their_messages_are_gone(desk: Desk
     assert len(before) > 10
     assert len(after) <= 2
     assert desk.store.queues.queue("T", 0).max_offset == 41
+
+
+@in_broker(**SMALL)
+async def test_timers_behind_a_damaged_unit_are_counted_in_one_warning(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        await sent(desk, b"%d" % number, TIMER_DELAY_MS="600000")
+    await asyncio.sleep(2)
+    assert len(desk.disk.entries("/store/timerlog")) == 2  # three units in a file
+    desk.disk.open_plain(f"/store/timerlog/{file_name(0)}").write_at(2 * UNIT_SIZE, bytes(UNIT_SIZE))
+    await fill(desk)
+    assert await delete_files(desk, 16_384) >= 16_384
+    await delete_files(desk, 32_768)
+    lines = [line for line in caplog.messages if "timer log is damaged" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"The timer log is damaged at {2 * UNIT_SIZE}: up to 3 timers")
+
+
+@in_broker(**SMALL)
+async def test_a_timer_log_without_damage_is_not_warned_of(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(6):
+        await sent(desk, b"%d" % number, TIMER_DELAY_MS="600000")
+    await fill(desk)
+    assert await delete_files(desk, 16_384) >= 16_384
+    assert "damaged" not in caplog.text

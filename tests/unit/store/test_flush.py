@@ -338,3 +338,18 @@ def test_no_room_for_queue_files_stops_writing_until_there_is(monkeypatch):
         check(Store.open(store.config, bench.disk, bench.clock, Workers()))
 
     run_virtual(main())
+
+
+@virtual
+async def test_what_waits_for_its_sync_is_not_dispatched_yet() -> None:
+    bench = Bench()
+    await bench.store.start()
+    bench.send(1)
+    await bench.told(1)
+    log = bench.store.log
+    end = log.end
+    bench.send(2)
+    assert log.dispatched == end < log.committed == log.end
+    await bench.told(3)
+    assert log.dispatched == log.end
+    await bench.store.close()

@@ -27,6 +27,12 @@ def test_a_power_cut_clears_the_log_from_the_page_of_what_was_synced_on(tmp_path
     assert contents == [b"x" * 2 * PAGE, b"x" * PAGE + bytes(PAGE), bytes(2 * PAGE)]
 
 
+def test_a_power_cut_may_be_inside_of_a_page(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"x" * 2 * PAGE)
+    assert lose_unsynced(tmp_path, PAGE + 14, unit=1) == PAGE - 14
+    assert next(tmp_path.iterdir()).read_bytes() == b"x" * (PAGE + 14) + bytes(PAGE - 14)
+
+
 def test_nothing_is_cleared_when_all_was_synced(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(b"x" * PAGE + bytes(PAGE))
     assert lose_unsynced(tmp_path, PAGE) == 0

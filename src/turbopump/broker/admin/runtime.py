@@ -158,7 +158,7 @@ class RuntimeHandler:
             f"commitLogDiskRatio_{log_dir}": str(log_usage.used_ratio),
             "consumeQueueDiskRatio": str(self._usage(queue_dir).used_ratio),
             "commitLogDirCapacity": f"Total : {size(log_usage.total)}, Free : {size(log_usage.free)}.",
-            "dispatchBehindBytes": str(store.log.end - store.log.committed),
+            "dispatchBehindBytes": str(store.log.end - store.log.dispatched),
             "remainHowManyDataToFlush": size(store.log.end - store.log.synced),
             "remainTransientStoreBufferNumbs": str(NO_POOL if buffers is None else buffers),
             "earliestMessageTimeStamp": str(first.store_timestamp if first else -1),

@@ -6,6 +6,7 @@ after a crash between the two, the copy names its original. Delivery is the subj
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from turbopump.broker.delay import timer_records
@@ -15,11 +16,18 @@ from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.timer_log import TimerLog, Unit
+from turbopump.store.timer_log import UNIT_SIZE, TimerLog, Unit
+
+log = logging.getLogger(__name__)
 
 BATCH = 128  # messages of one append
 UNITS_PER_TURN = 4096  # 5 ms
 PAUSE_S = 60.0  # after rewriting a file that held mostly timed messages
+
+DAMAGED = (
+    "The timer log is damaged at %d: up to %d timers behind it cannot be read. Those whose file of the "
+    "commit log is deleted before they are due are lost. `turbopump store verify` shows the damage"
+)
 
 Read = Callable[[int, int], Record | None]
 OnMoved = Callable[[list[Appended], Iterable[Unit]], None]
@@ -37,6 +45,7 @@ class TimerRescue:
         self._clock = clock
         self._on_moved = on_moved
         self._not_before = 0.0
+        self._damaged_at = -1  # the place that a warning named
         self.places: set[int] = set()
         """Places of units that were put into the queue again and are not marked as dead yet."""
         self.copies_from = 0
@@ -51,9 +60,11 @@ class TimerRescue:
         """
         moved: list[tuple[int, Unit]] = []
         total = 0
+        read_until = self._log.begin
         for count, (at, unit) in enumerate(self._log.scan()):
             if unit.offset >= below:
                 break
+            read_until = at + UNIT_SIZE
             if unit.offset >= self._store.log.min_offset and at not in self.places and not is_over(at, unit):
                 moved.append((at, unit))
             if len(moved) >= BATCH:
@@ -61,10 +72,19 @@ class TimerRescue:
                 moved = []
             if count % UNITS_PER_TURN == 0:
                 await asyncio.sleep(0)
+        else:
+            self._warn_of_damage(read_until)
         total += await self._put_some(moved, queue)
         if total > self._store.config.commit_log_file_size // 2:
             self._not_before = self._clock.monotonic() + PAUSE_S
         return total
+
+    def _warn_of_damage(self, read_until: int) -> None:
+        """Logs that the timer log could be read up to a position before its end only, once for each."""
+        unread = (self._log.end - self._log.next_place(read_until)) // UNIT_SIZE
+        if unread > 0 and read_until != self._damaged_at:
+            self._damaged_at = read_until
+            log.warning(DAMAGED, read_until, unread)
 
     async def _put_some(self, moved: list[tuple[int, Unit]], queue: ConsumeQueue) -> int:
         if not moved:

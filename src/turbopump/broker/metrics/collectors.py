@@ -261,7 +261,7 @@ class StoreFigures:
             (
                 "rocketmq_storage_dispatch_behind_bytes",
                 "Bytes that consumers cannot see yet",
-                store.log.end - store.log.committed,
+                store.log.end - store.log.dispatched,
             ),
         ]
         times = await store.times.read([store.log.min_offset])
