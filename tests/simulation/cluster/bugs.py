@@ -289,7 +289,7 @@ BUGS = (
         "void offsets at a slave",
         _replaced(SlaveReusedOffsets, "_is_judged", _always(False)),
         ("skipped poll",),
-        150,
+        200,
     ),
     Bug(
         "offsets beyond the end",
