@@ -264,7 +264,7 @@ BUGS = (
         ("lost commit",),
         100,
     ),
-    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 30),
+    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 60),
     Bug("promote an incomplete copy", _replaced(CopyState, "missing", _always("")), ("lost write",), 100),
     Bug("delayed messages delivered early", _copied_delays_are_over, ("early",), 60),
     Bug(
