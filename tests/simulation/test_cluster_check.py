@@ -142,10 +142,13 @@ def test_a_slave_that_gives_other_messages_or_leads_readers_astray_is_found() ->
     assert _names([ONE, TWO, READ, replace(of_slave, found=READ.found[:1])]) == {"skipped poll"}
 
 
-def test_a_commit_at_a_slave_must_reach_the_master_unless_the_slave_died_at_once() -> None:
-    commit = SlaveCommitted(3.0, "a", "a2", 0, 2)
+def test_a_commit_at_a_slave_must_reach_the_master_unless_the_slave_died_at_once_or_was_cut() -> None:
+    commit = SlaveCommitted(3.0, "a", "a2", 0, 2, last=100)
     assert _names([ONE, TWO, READ, commit], replace(_end(), slave_group={0: 2})) == set()
     assert _names([ONE, TWO, READ, commit]) == {"lost slave commit"}
     assert _names([ONE, TWO, READ, commit, Died(3.5, "a", "a2")]) == set()
     assert _names([ONE, TWO, READ, commit, Died(30.0, "a", "a2")]) == {"lost slave commit"}
+    cut = Loss(30.0, "a", "a2", Lost.LEFT, 100)
+    assert _names([ONE, TWO, READ, commit, cut]) == set()
+    assert _names([ONE, TWO, READ, commit, replace(cut, end=101)]) == {"lost slave commit"}
     assert _names([ONE, TWO, READ], replace(_end(), slave_group={0: 3})) == {"offset beyond end"}

@@ -305,10 +305,13 @@ class Broker:
         That is where the log ended after the first crash of the last minutes; None when there was none.
 
         A slave that becomes the master may lack the last messages of the old one: to consumers that is the
-        same as a crash which has cost them.
+        same as a crash which has cost them. A crash of a slave costs nothing: its master has the messages.
         """
-        is_promotion = not self.config.identity.is_slave and role.is_promotion
-        lost_from = store.log.end if is_promotion else store.recovered_end
+        is_slave = self.config.identity.is_slave
+        is_promotion = not is_slave and role.is_promotion
+        lost_from = store.log.end if is_promotion else None if is_slave else store.recovered_end
+        if is_slave or is_promotion:
+            tables.offsets.adopt_crashes(role.progress.state.crashes)
         tables.offsets.is_used = lambda topic: (
             not tables.topics.is_light(topic) or store.queues.is_used(topic)
         )

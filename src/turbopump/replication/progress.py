@@ -6,7 +6,7 @@ it is given.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -39,6 +39,8 @@ class CopyState(msgspec.Struct):
     """Log offset at which this store became that of a master; -1: it is a slave's."""
     doubt: str = ""
     """Why this log may be no copy any more, whatever it has: until the next comparison that finds it is."""
+    crashes: list[tuple[int, int]] = []
+    """Where the masters of this log have lost messages, and when, as far as this copy may reach behind it."""
 
     def missing(self, end: int) -> str:
         """Returns what a copy that ends at `end` lacks, in words; empty when it is complete."""
@@ -89,7 +91,7 @@ class CopyProgress:
             begins = NOTHING
         elif self.state.begins >= 0:  # this store may have deleted expired files since
             begins = min(begins, self.state.begins)
-        self.state = CopyState(begins, master.begin, master.end, is_compared=True)
+        self.state = CopyState(begins, master.begin, master.end, is_compared=True, crashes=self.state.crashes)
         now = self._monotonic()
         self._run = _Run(end, master.end, now, now)
         self._write()
@@ -116,6 +118,12 @@ class CopyProgress:
         """Notes why this log may be no copy any more: a promotion has to wait for the next comparison."""
         if self.state.doubt != why:
             self.state.doubt = why
+            self._write()
+
+    def learn_crashes(self, crashes: Sequence[tuple[int, int]]) -> None:
+        """Saves where the log has lost messages, before the part of it is copied that was written since."""
+        if list(crashes) != self.state.crashes:
+            self.state.crashes = list(crashes)
             self._write()
 
     def promoted(self, end: int) -> None:

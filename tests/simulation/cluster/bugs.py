@@ -7,16 +7,16 @@
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from tests.simulation.cluster.world import SLAVE_READS, ClusterWorld
+from tests.simulation.cluster.world import ClusterWorld
 
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
+from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay import timer_records
 from turbopump.broker.delay.levels import DelayedMessages
 from turbopump.broker.delay.timers import TimedMessages
@@ -264,7 +264,7 @@ BUGS = (
         ("lost commit",),
         100,
     ),
-    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 30),
+    Bug("forgotten topics on the slave", _replaced(TopicTable, "copy", _nothing), ("lost topic",), 60),
     Bug("promote an incomplete copy", _replaced(CopyState, "missing", _always("")), ("lost write",), 100),
     Bug("delayed messages delivered early", _copied_delays_are_over, ("early",), 60),
     Bug(
@@ -284,6 +284,12 @@ BUGS = (
         _replaced(ReusedOffsets, "is_void", _always(False)),
         ("skipped poll",),
         150,
+    ),
+    Bug(
+        "void offsets at a slave",
+        _replaced(SlaveReusedOffsets, "_is_judged", _always(False)),
+        ("skipped poll",),
+        200,
     ),
     Bug(
         "offsets beyond the end",
@@ -313,7 +319,6 @@ BUGS = (
 def main(name: str) -> int:
     """Plants the bug of this name and prints how many seeds it took to find; returns the exit status."""
     [bug] = [bug for bug in BUGS if bug.name == name]
-    os.environ[SLAVE_READS] = "1"
     found = hunt(bug)
     print(f"{bug.name}: " + (f"{bug.within} seeds have not shown it" if found is None else f"{found} seeds"))
     return found is None

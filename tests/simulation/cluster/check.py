@@ -380,12 +380,13 @@ class _PairCheck:
                 )
 
     def _may_forget(self, one: SlaveCommitted) -> bool:
-        """Whether the slave died before it had saved a commit, or lost its disk."""
+        """Whether the slave died before it had saved a commit, or lost its disk or the last message since."""
         died = any(
             died.node == one.node and one.at <= died.at < one.at + WRITTEN_S for died in self._of(Died)
         )
         return died or any(
-            loss.node == one.node and loss.why is Lost.DISK and loss.at >= one.at for loss in self._losses
+            loss.node == one.node and loss.at >= one.at and (loss.why is Lost.DISK or loss.end <= one.last)
+            for loss in self._losses
         )
 
     def _was_cut_after(self, at: float) -> bool:

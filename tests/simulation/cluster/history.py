@@ -107,6 +107,8 @@ class SlaveCommitted:
     node: str
     queue_id: int
     offset: int
+    last: int
+    """Log offset of the message before it."""
 
 
 @dataclass(frozen=True, slots=True)

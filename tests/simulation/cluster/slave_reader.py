@@ -11,7 +11,7 @@ from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
 
 GROUP = "SG"
-MARKS = "SM"  # a group that commits at slaves only, so that the master has it from them alone
+MARKS = "SM"  # a group that reads and commits at slaves only, so that the master has it from them alone
 MAX_PULLS = 4  # of a queue in one round
 NAPS = 0.1  # of the rounds are followed by a longer pause, after which the reader is far behind
 
@@ -23,6 +23,7 @@ class SlaveReader(PairClient):
         super().__init__(world, pair, client)
         self._position = dict.fromkeys(range(queues), 0)
         self._suggested = dict.fromkeys(range(queues), 0)
+        self._marks = dict.fromkeys(range(queues), 0)
         self.is_calm = False
         """Whether it rests only for a moment, so that it has everything at the end."""
 
@@ -87,8 +88,21 @@ class SlaveReader(PairClient):
         if await self.call_master(command, what) is not None or node.is_master:
             return
         await self.call(node, command, what)
-        answer = await self.call(node, commit_of(MARKS, queue_id, offset), what)
+        await self._mark(node, queue_id)
+
+    async def _mark(self, node: Node, queue_id: int) -> None:
+        """Reads and commits at a slave for the group that does so nowhere else."""
+        pull = pull_of(MARKS, queue_id, self._marks[queue_id])
+        answer = await self.call(node, pull, f"pull of queue {queue_id}")
+        if answer is None or "nextBeginOffset" not in (answer.ext or {}):
+            return
+        offset = self._marks[queue_id] = int((answer.ext or {})["nextBeginOffset"])
+        if answer.code != ResponseCode.SUCCESS:
+            return
+        last, command = found_in(answer)[-1], commit_of(MARKS, queue_id, offset)
+        answer = await self.call(node, command, f"commit of queue {queue_id}")
         if answer is not None and answer.code == ResponseCode.SUCCESS and not node.is_master:
             now = self.world.clock.monotonic()
-            self.world.history.add(SlaveCommitted(now, self.pair, node.name, queue_id, offset))
+            one = SlaveCommitted(now, self.pair, node.name, queue_id, offset, last.offset)
+            self.world.history.add(one)
             self.world.history.tell(now, f"{node.name}, a slave, has offset {offset} of queue {queue_id}")

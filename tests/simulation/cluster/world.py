@@ -1,7 +1,6 @@
 """A simulated cluster: masters and slaves, name servers, senders, readers, operators, and faults."""
 
 import asyncio
-import os
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -36,9 +35,6 @@ SLOTS = 1_000  # of the wheel of timers
 MACHINE_CRASHES = (Survival.LOST, Survival.RANDOM, Survival.PREFIX)
 
 
-SLAVE_READS = "TURBOPUMP_SLAVE_READS"
-
-
 @dataclass(frozen=True, slots=True)
 class Features:
     """What a world has beside senders and readers of masters: the seed decides, to keep worlds cheap."""
@@ -49,14 +45,8 @@ class Features:
 
     @classmethod
     def of(cls, seed: int) -> "Features":
-        """Returns the features of a seed; readers of slaves only where the environment asks for them.
-
-        A reader of a slave can miss messages after a promotion that lost some: docs/cluster.md, Limits. About
-        one seed in 200 shows it.
-        """
         chance = random.Random(f"features of {seed}")
-        timers, ledger, slave_reads = (chance.random() < share for share in (0.3, 0.3, 0.4))
-        return cls(timers, ledger, slave_reads and SLAVE_READS in os.environ)
+        return cls(*(chance.random() < share for share in (0.3, 0.3, 0.4)))
 
 
 class ClusterWorld:

@@ -454,3 +454,12 @@ async def test_the_table_cannot_be_filled_with_queues_that_nobody_can_have() -> 
     for queue_id, code in ((65_535, 0), (65_536, 29), (-1, 29)):
         answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=queue_id, commitOffset=1)
         assert answer.code == code
+
+
+@virtual
+async def test_crashes_that_a_slave_saved_before_its_table_count_when_it_is_promoted() -> None:
+    bench = Bench()
+    bench.offsets.adopt_crashes([(80, 5)])
+    bench.offsets.adopt_crashes([(80, 5), (90, 6)])
+    assert bench.offsets.crashes == [(80, 5), (90, 6)]
+    assert bench.offsets.recover(bench.store.queues, 100, now_ms=7) == 80

@@ -84,3 +84,14 @@ def test_a_file_of_an_earlier_version_can_be_read() -> None:
     progress = CopyProgress(lambda data: None, lambda: 0.0)
     progress.load(b'{"begins":5,"wanted_begin":0,"wanted_end":9}')
     assert progress.state == CopyState(5, 0, 9)
+
+
+def test_where_masters_lost_messages_is_saved_at_once_and_kept_by_the_next_comparison() -> None:
+    kept = Kept()
+    kept.progress().begin(0, Extent(0, 100), 100)
+    kept.progress().learn_crashes([(80, 5)])
+    again = kept.progress()
+    again.begin(0, Extent(0, 200), 100)
+    assert kept.progress().state.crashes == [(80, 5)]
+    again.learn_crashes([])
+    assert kept.progress().state.crashes == []

@@ -9,6 +9,7 @@ from turbopump.broker.consume.query import QueryHandler
 from turbopump.broker.consume.read_servers import ReadServers
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.consume.send_back import SendBackHandler
+from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part
 from turbopump.protocol.ids import unpack_host
@@ -25,8 +26,11 @@ class ConsumePart(Part):
 
 async def build(context: Context) -> ConsumePart:
     store, tables = context.store, context.tables
-    # A slave assigns no offset: those beyond what it recovered after a crash are its master's, and valid.
-    reused = ReusedOffsets(store.queues, None if context.is_slave else context.recovered_end)
+    if context.is_slave:
+        crashes = tables.offsets.crashes
+        reused: ReusedOffsets = SlaveReusedOffsets(store.queues, crashes, context.clock.monotonic)
+    else:
+        reused = ReusedOffsets(store.queues, context.recovered_end)
     servers = ReadServers(tables.groups, context.config().replication, context.is_slave)
     checks = PullChecks(
         store.queues,

@@ -15,6 +15,7 @@ import logging
 
 from turbopump.broker.config import GroupRules
 from turbopump.broker.consume.filters import GroupFilters
+from turbopump.broker.consume.reused_offsets import CLIENT_ID
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import ConsumerGroup, Member, Members, SubscriptionSet
 from turbopump.broker.topics import TopicTable
@@ -99,6 +100,7 @@ class ClientHandler:
         subscriptions_changed = beat.heartbeatFingerprint == 0
         if not connection.is_closing:
             self._watch(connection)
+            connection.attributes[CLIENT_ID] = beat.clientID
             changed: list[str] = []
             for data in beat.consumerDataSet:
                 subscriptions_changed |= self._consumer_beat(data, beat, request, changed)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.consume.reused_offsets import ReusedOffsets
+from turbopump.broker.consume.reused_offsets import JUDGED_S, Crash, ReusedOffsets
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.topics import TopicTable
 from turbopump.protocol import dialect, names
@@ -54,9 +54,7 @@ BACK_LINES = 50  # log lines about commits that go back, per ...
 BACK_INTERVAL_S = 10.0
 UNUSUAL_LINES = 10  # log lines about commits that are refused, or of unknown groups, per ...
 UNUSUAL_INTERVAL_S = 10.0
-# How long a crash is remembered: a consumer that cannot reach its broker for two minutes asks again for its
-# first offset.
-REMEMBERED_MS = 180_000
+REMEMBERED_MS = int(1000 * JUDGED_S)  # how long a crash is remembered
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
 
@@ -83,7 +81,7 @@ class CommittedOffsets:
         self._resets: Table = {}
         self._pulled: Table = {}
         self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are not topic@group; kept as is
-        self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
+        self._crashes: list[Crash] = []
         self._commits = 0
         self._back = RateLimitedLog(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
@@ -226,6 +224,15 @@ class CommittedOffsets:
             self._crashes.append((recovered_end, now_ms))
             self._changed()
         return min((end for end, _ in self._crashes), default=None)
+
+    @property
+    def crashes(self) -> Sequence[Crash]:
+        """The recent crashes and promotions after which messages may have been missing."""
+        return self._crashes
+
+    def adopt_crashes(self, crashes: Sequence[Crash]) -> None:
+        """Adds crashes that this table does not have: a slave saves them before the table itself."""
+        self._crashes += [crash for crash in crashes if crash not in self._crashes]
 
     def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
         """Moves offsets beyond the end of their queue back to the end; returns how many were moved."""

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
+from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas import slave_commits
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.broker.replicas.admission import SlaveAdmission
+from turbopump.broker.replicas.given_offsets import GivenOffsetHandler
 from turbopump.broker.replicas.in_sync_rule import InSyncRule
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
@@ -127,8 +129,9 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         if isinstance(acknowledgement, ReplicaAcknowledgement):
             acknowledgement.configure(changed.replication)
 
+    given = GivenOffsetHandler(context.part(ConsumePart).reused)
     return ReplicaPart(
-        routes=requests.routes(),
+        routes={**requests.routes(), **given.routes()},
         before=before,
         start=start,
         close=[close],
@@ -141,6 +144,8 @@ async def _master(context: Context, run: int) -> ReplicaPart:
 async def _slave(context: Context, run: int) -> ReplicaPart:
     config, store, tables, clock = context.config(), context.store, context.tables, context.clock
     rules, files = config.replication, context.files
+    consume = context.part(ConsumePart)
+    assert isinstance(consume.reused, SlaveReusedOffsets)
     broker = SlaveBroker(
         context.config,
         tables,
@@ -151,7 +156,8 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.workers,
         clock,
         context.role,
-        context.part(ConsumePart).pulls.master_seen,
+        consume.reused,
+        consume.pulls.master_seen,
     )
     progress = context.role.progress
     comparison = LogComparison(context.client, store.replica)

@@ -11,12 +11,14 @@ from functools import partial
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay import levels
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.groups.offsets import end_of_queue
 from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.persist import PersistedTable
 from turbopump.broker.registration import NameServerRegistration
+from turbopump.broker.replicas.given_offsets import GivenOffsetSender
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, RoleChange
 from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.storage import Storage
@@ -50,6 +52,7 @@ class SlaveBroker:
         workers: Workers,
         clock: Clock,
         role: RoleChange,
+        reused: SlaveReusedOffsets,
         master_seen: Callable[[bool], None],
     ) -> None:
         """`master_seen` is called with whether consumers find the master, when that may have changed."""
@@ -60,9 +63,11 @@ class SlaveBroker:
         self._store = store
         self._clock = clock
         self._role = role
+        self._reused = reused
         self._ask_at = 0.0
         self._refresh_s = FIRST_REFRESH_S
         self._commits = SlaveCommits(files, workers, client, clock, partial(end_of_queue, store.queues))
+        self._given = GivenOffsetSender(reused, client, clock)
         self._master_seen = master_seen
         self._known: dict[str, bytes] = {}  # the last contents of each table
         self._takes: dict[str, Callable[[bytes], None]] = {
@@ -97,13 +102,17 @@ class SlaveBroker:
 
     def changed(self, state: SlaveState) -> None:
         self.state = state
-        # A slave that has stopped has compared its log with the master's: the master serves consumers.
-        self._master_seen(state is not SlaveState.SEARCHING)
         follows = state in (SlaveState.COPYING, SlaveState.FOLLOWING)
         if follows:
             self._refresh_s = FIRST_REFRESH_S
         master = self.master() if follows else None
-        self._commits.follow(None if master is None else master.broker)
+        address = None if master is None else master.broker
+        self._commits.follow(address)
+        # Consumers are sent to the master when it knows which offsets they were given here.
+        self._given.follow(address, lambda: self._master_seen(True))
+        # A slave that has stopped has compared its log with the master's: the master serves consumers.
+        if address is None:
+            self._master_seen(state is not SlaveState.SEARCHING)
 
     def table(self, name: str, contents: bytes, counted: int | None = None) -> None:
         """Replaces a table by the master's `contents`, if they are new. Raises BrokenBody if unreadable."""
@@ -118,6 +127,8 @@ class SlaveBroker:
         """Moves all files of the log aside and forgets the progress that belongs to it; returns the files."""
         kept = await self._store.upkeep.set_log_aside()
         self._role.begin_slave(self._tables.offsets, self._store.log.end)
+        self._commits.lower()
+        self._reused.log_replaced()
         for name in self._progress:
             self._known.pop(name, None)
         return kept
@@ -127,11 +138,16 @@ class SlaveBroker:
     def _take_offsets(self, contents: bytes) -> None:
         """Replaces the committed offsets by the master's; commits made here that the master lacks stay.
 
+        Where the master's log has lost messages is saved before what was written since is copied: this slave
+        may be promoted with it.
         The progress of transactions comes separately, behind the part of the log that it counts.
         """
-        self._tables.offsets.load(contents)
-        self._tables.offsets.forget_group(TRANSACTION_GROUP)
-        self._tables.offsets.copied(self._commits.pending)
+        offsets = self._tables.offsets
+        offsets.load(contents)
+        self._role.progress.learn_crashes(offsets.crashes)
+        self._reused.learn(offsets.crashes)
+        offsets.forget_group(TRANSACTION_GROUP)
+        offsets.copied(self._commits.pending)
 
     def _take_filters(self, contents: bytes) -> None:
         self._tables.filters.load(contents)
@@ -148,5 +164,6 @@ class SlaveBroker:
 
     async def close(self) -> None:
         await self._commits.close()
+        await self._given.close()
         for table in self._progress.values():
             await table.close()

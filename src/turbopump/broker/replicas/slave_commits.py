@@ -3,7 +3,8 @@
 In: commits made here, and where the master is. Out: commits at the master, once it is back. Until then they
 are kept in a file, so that a restart of the slave does not lose them. An offset of the master is never moved
 back: what it has, if that is more, wins. Nor is it moved beyond what the master's queue has: a commit counts
-as far as this slave's own queue reached when it was made, and the log here is a part of the master's.
+as far as this slave's own queue reached when it was made, or reaches after its log was shortened, and the log
+here is a part of the master's.
 """
 
 import logging
@@ -63,6 +64,7 @@ class SlaveCommits:
         self._tasks = Tasks(log)
         self._file = PersistedTable(FILE, self._dump, files.save, workers, GATHERED_S)
         files.load(FILE, self._load)
+        self.lower()
 
     @property
     def pending(self) -> Mapping[Place, int]:
@@ -73,6 +75,14 @@ class SlaveCommits:
         self._pending[group, topic, queue_id] = min(offset, self._end_of(topic, queue_id))
         self._file.changed()
         self._bring_soon(GATHERED_S)
+
+    def lower(self) -> None:
+        """Lowers offsets to the ends of their queues: the log here may have been shortened since.
+
+        The messages behind were no part of the master's log, which has others at these offsets.
+        """
+        for place, offset in self._pending.items():
+            self._pending[place] = min(offset, self._end_of(place[1], place[2]))
 
     def follow(self, master: str | None) -> None:
         """Notes where the master is that this slave copies, or that there is none; brings it the commits."""

@@ -83,7 +83,7 @@ from turbopump.protocol.bodies.queues import (
     UnlockBatchRequestBody,
 )
 from turbopump.protocol.bodies.registration import RegisterBrokerBody
-from turbopump.protocol.bodies.replicas import ReplicaStatus, SlaveStatus
+from turbopump.protocol.bodies.replicas import GivenOffset, GivenOffsets, ReplicaStatus, SlaveStatus
 from turbopump.protocol.bodies.routes import (
     BrokerData,
     BrokerMemberGroup,
@@ -145,6 +145,8 @@ __all__ = [
     "FilterDataMapByTopic",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerStatusBody",
+    "GivenOffset",
+    "GivenOffsets",
     "GroupForbidden",
     "GroupList",
     "GroupRetryPolicy",

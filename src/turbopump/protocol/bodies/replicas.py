@@ -1,4 +1,4 @@
-"""What a broker of ours tells about its copy of the log, or about the copies of its log (request 9712)."""
+"""What a broker of ours tells about its copy of the log, or the copies of its log (9712, 9714)."""
 
 from turbopump.protocol.bodies.base import Body, always, empty_list
 from turbopump.protocol.headers.base import I64
@@ -44,3 +44,20 @@ class ReplicaStatus(Body):
     synced: I64 = always(0)
     trouble: str = always("")
     """Why a slave does not follow its master."""
+
+
+class GivenOffset(Body):
+    """An offset that a slave gave a consumer: the next one that it may pull or commit."""
+
+    consumer: str = always("")
+    """Client id of the consumer, or its host where it has not sent a heartbeat to the slave."""
+    group: str = always("")
+    offset: I64 = always(0)
+    queueId: I64 = always(0)
+    topic: str = always("")
+
+
+class GivenOffsets(Body):
+    """Body of 9714: what a slave has given to consumers, which its master then takes from them."""
+
+    given: list[GivenOffset] = empty_list()
