@@ -140,7 +140,8 @@ class _PairCheck:
     def _receipts(self) -> Iterator[Anomaly]:
         for sent in self._sent:
             lost = {one.node for one in self._losses if sent.begin <= one.at <= sent.at}
-            if sent.holders + len(lost) < sent.replicas:
+            lacks = sent.holders + len(lost) < sent.replicas
+            if lacks and not self._retention.had_deleted(sent.offset, sent.at):
                 yield Anomaly(
                     "receipt",
                     f"{sent.name} at {sent.offset} was acknowledged at {sent.at:.3f} with {sent.replicas} "
@@ -173,7 +174,7 @@ class _PairCheck:
         for one in self._losses:
             if (
                 one.at >= sent.begin
-                and one.end < sent.end
+                and one.end < sent.end <= one.until
                 and lost.get(one.node, Lost.MACHINE) is Lost.MACHINE
             ):
                 lost[one.node] = one.why

@@ -175,13 +175,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A broker whose log has nothing from `end` on any more."""
+    """A broker whose log has nothing from `end` on any more, of what it had before `until`."""
 
     at: float
     pair: str
     node: str
     why: Lost
     end: int
+    until: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,17 @@ class Deleted:
     master_begin: int
     """Where the log of the pair's master began then."""
     records: tuple[Stored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BeganLate:
+    """A slave that calls its copy complete, though its log begins behind that of the pair's master."""
+
+    at: float
+    pair: str
+    node: str
+    begin: int
+    master_begin: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +307,7 @@ Event = (
     | Decided
     | Died
     | Deleted
+    | BeganLate
     | FirstRead
     | Loss
     | Cut

@@ -5,13 +5,23 @@ and what a reader gets that begins at offset 0. `retention_check.py` judges them
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from tests.simulation.cluster.clients import PairClient, Surroundings, found_in, name_of, pull_of
-from tests.simulation.cluster.history import Deleted, FirstRead, History, Stored
+from tests.simulation.cluster.history import (
+    BeganLate,
+    Broken,
+    Deleted,
+    FirstRead,
+    History,
+    Loss,
+    Lost,
+    Stored,
+)
 from tests.simulation.cluster.node import TOPIC, Node
 from tests.simulation.constants import restored
 
@@ -28,11 +38,12 @@ from turbopump.testing.loop import START_MS
 FILE_SIZE, SMALL_FILE_SIZE = 1 << 16, 1 << 14  # without and with retention; a file holds two large messages
 HOUR_MS = 1_000  # a file is kept for hours, by its setting: one of them is a second of virtual time
 FIRST_AFTER_S = 2.0  # since the start of a broker
-RESERVED_S = 8, 15, 30
+RESERVED_S = 4, 8, 15, 30  # the shortest is less than the longest delay of a message
 ASK_S = 5.0
 DECIDED_S = 20.0  # before a deletion at most: what waits in the file is written again, and synced
 MAX_PULLS = 6  # until a reader that begins at offset 0 has a message
 GROUP = "RG"
+NAME = re.compile(rb"[ab]-\d{5}")  # as `next_name` of the world makes them
 
 
 @contextmanager
@@ -51,7 +62,7 @@ def conf(chance: Chance) -> list[str]:
     return [
         f"deleteWhen={';'.join(f'{one:02d}' for one in hours)}",
         f"fileReservedTime={chance.choice(RESERVED_S)}",
-        f"cleanResourceInterval={chance.choice([500, 2_000])}",
+        f"cleanResourceInterval={chance.choice([1_000, 3_000])}",
         "deleteCommitLogFilesInterval=100",
     ]
 
@@ -67,7 +78,7 @@ class Observed(Protocol):
 
 
 class DeletionWitness:
-    """Notes each file that a broker's retention deletes, with its age and its messages."""
+    """Notes each file that a retention deletes, with its age and messages, and slaves that lack files."""
 
     def __init__(self, world: Observed) -> None:
         self._world = world
@@ -77,15 +88,40 @@ class DeletionWitness:
         delete_first, log = store.commit_log.delete_first, store.commit_log
 
         def delete() -> None:
-            found = self._describe(node, log.end)
+            found = self._describe(node, log.end, store.config.file_reserved_hours)
             delete_first()
             history, now = self._world.history, found.at
             history.add(found)
             history.tell(now, f"{node.name} deletes {found.begin} to {found.end}, {found.idle_ms} ms old")
 
-        log.delete_first = delete  # type: ignore[method-assign]
+        set_log_aside = store.upkeep.set_log_aside
 
-    def _describe(self, node: Node, log_end: int) -> Deleted:
+        async def start_over() -> list[str]:
+            names, end = [name_of(one.body) for one, _ in node.log()], log.end
+            kept = await set_log_aside()
+            self._started_over(node, names, end)
+            return kept
+
+        log.delete_first = delete  # type: ignore[method-assign]
+        store.upkeep.set_log_aside = start_over  # type: ignore[method-assign]
+
+    def _started_over(self, node: Node, names: list[str], end: int) -> None:
+        """Notes that a slave has set its log aside: its master has deleted all that would continue it."""
+        now, history, aside = self._world.clock.monotonic(), self._world.history, names_in(node.aside())
+        history.tell(now, f"{node.name} starts over: its log up to {end} is set aside")
+        history.add(Loss(now, node.pair, node.name, Lost.LEFT, 0, until=end))
+        if lost := [name for name in names if name not in aside]:
+            text = f"{node.name} has set its log aside, without {lost[:3]}"
+            history.add(Broken(now, "lost write", text))
+
+    def look_at(self, slave: Node, master: Node, is_complete: bool) -> None:
+        """Notes a slave that calls itself complete though its log begins behind its master's."""
+        begin, wanted = slave.first_offset, master.first_offset
+        if is_complete and begin > wanted:
+            now = self._world.clock.monotonic()
+            self._world.history.add(BeganLate(now, slave.pair, slave.name, begin, wanted))
+
+    def _describe(self, node: Node, log_end: int, reserved_hours: int) -> Deleted:
         begin, size = node.first_offset, node.file_size
         return Deleted(
             at=self._world.clock.monotonic(),
@@ -96,7 +132,7 @@ class DeletionWitness:
             end=begin + size,
             log_end=log_end,
             idle_ms=node.clock.now_ms() + node.clock.set_back_ms(DECIDED_S) - node.modified_ms(begin),
-            reserved_ms=node.config.store.file_reserved_hours * HOUR_MS,
+            reserved_ms=reserved_hours * HOUR_MS,
             master_begin=next(one for one in self._world.nodes_of(node.pair) if one.is_master).first_offset,
             records=tuple(stored(one) for one, _ in node.log(begin + size)),
         )
@@ -124,10 +160,13 @@ class LateReader(PairClient):
             if found is None:
                 return
             node, answer = found
+            position = int((answer.ext or {}).get("nextBeginOffset", position))
+            if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+                self._note(begins, node, queue_id, position)
+                return
             if answer.code == ResponseCode.SUCCESS:
                 self._note(begins, node, queue_id, found_in(answer)[0].queue_offset)
                 return
-            position = int((answer.ext or {}).get("nextBeginOffset", position))
 
     def _masters(self) -> list[Node]:
         return [one for one in self.world.nodes_of(self.pair) if one.is_master and one.is_up]
@@ -163,6 +202,11 @@ def stored(one: Record) -> Stored:
         name_of(one.body),
         one.store_timestamp,
     )
+
+
+def names_in(data: bytes) -> set[str]:
+    """Returns the names of messages in the bytes of a log."""
+    return {found.decode() for found in NAME.findall(data)}
 
 
 def _begin(node: Node, queue_id: int) -> int | None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import chain
 
 from tests.simulation.cluster.history import (
+    BeganLate,
     Cut,
     Deleted,
     Fault,
@@ -39,6 +40,7 @@ class RetentionCheck:
         self._faults = [one for one in events if isinstance(one, Fault)]
         self._deleted = [one for one in events if isinstance(one, Deleted)]
         self._first_reads = [one for one in events if isinstance(one, FirstRead)]
+        self._late = [one for one in events if isinstance(one, BeganLate)]
         self._legal = [one for one in self._deleted if one.is_master and not self._is_early(one)]
         kept = {one.offset: (deleted, one) for deleted in self._legal for one in self._still_valid(deleted)}
         kept = {offset: found for offset, found in sorted(kept.items()) if offset < end.log_begin}
@@ -99,14 +101,25 @@ class RetentionCheck:
         return is_fault and any(other.end >= one.end and other.at <= one.at for other in self._legal)
 
     def _slaves(self) -> Iterator[Found]:
-        ends = (one.end for one in self._legal if next(self._still_valid(one), None) is not None)
-        gone = max(ends, default=0)
-        for slave in self._end.slaves:
-            if slave.begin > max(self._end.log_begin, gone):
+        """Checks that no slave lacks files that its master has, unless a former master had deleted them."""
+        now, begin = float("inf"), self._end.log_begin
+        last = (BeganLate(now, self._end.pair, one.node, one.begin, begin) for one in self._end.slaves)
+        for one in (*self._late, *last):
+            if one.begin > max(one.master_begin, self._deleted_by(one.at)):
                 yield (
                     "not a copy",
-                    f"the log of {slave.node} begins at {slave.begin}, its master's at {self._end.log_begin}",
+                    f"the log of {one.node} begins at {one.begin}, its master's at {one.master_begin}",
                 )
+
+    def _deleted_by(self, at: float) -> int:
+        """Returns up to where masters had deleted the log that the pair has at a time."""
+        valid = (one for one in self._legal if one.at <= at and next(self._still_valid(one), None))
+        return max((one.end for one in valid), default=0)
+
+    def had_deleted(self, offset: int, by: float) -> bool:
+        """Whether a broker had deleted an expired file with this log offset by then."""
+        files = (one for one in self._deleted if one.at <= by and not self._is_early(one))
+        return any(one.begin <= offset < one.end for one in files)
 
     def _first_messages(self) -> Iterator[Found]:
         for one in self._first_reads:
@@ -118,8 +131,12 @@ class RetentionCheck:
                 )
 
     def _still_valid(self, deleted: Deleted) -> Iterator[Stored]:
-        """Yields the messages of a deleted file that no later cut took from the log of the pair."""
-        end = min((cut.end for cut in self._cuts if cut.at >= deleted.at), default=deleted.end)
+        """Yields the messages of a deleted file that no later cut took from the log of the pair.
+
+        A promoted slave may have more of the log than is known to be common with that of a lost disk.
+        """
+        cuts = (max(cut.end, cut.adopted) for cut in self._cuts if cut.at >= deleted.at)
+        end = min(cuts, default=deleted.end)
         return (one for one in deleted.records if one.offset < end)
 
     def _has_lost_copies(self, deleted: Deleted) -> bool:

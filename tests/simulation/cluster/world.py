@@ -59,7 +59,7 @@ class Features:
         one seed in 200 shows it.
         """
         chance = random.Random(f"features of {seed}")
-        shares = 0.3, 0.3, 0.4, 0.35
+        shares = 0.3, 0.3, 0.4, 0.25
         timers, ledger, slave_reads, retention = (chance.random() < share for share in shares)
         slave_reads = slave_reads and SLAVE_READS in os.environ
         return cls(timers, ledger, slave_reads, retention and not slave_reads)
@@ -75,6 +75,7 @@ class ClusterWorld:
         self.tasks: dict[str, list[asyncio.Task[Any]]] = {}
         self.surprises: list[BaseException] = []
         self.jumps_ms: dict[str, int] = {}
+        self.witness = DeletionWitness(self)
         self._serial = 0
 
     async def run(self) -> list[Anomaly]:
@@ -125,7 +126,7 @@ class ClusterWorld:
             ips = [f"10.0.{ord(pair) - 96}.{number}" for number in range(1, count + 1)]
             nodes = [Node(self, pair, f"{pair}{n}", ip, common) for n, ip in enumerate(ips, 1)]
             for node in nodes if self.features.retention else ():
-                node.on_open = DeletionWitness(self).watch
+                node.on_open = self.witness.watch
             self.operators.append(PairOperator(self, pair, nodes, role))
             self.jumps_ms[pair] = 0
             self.tell(f"{pair}: {role} with {count - 1} slaves; {common[common.find('flushDisk') :].split()}")
@@ -239,7 +240,12 @@ class ClusterWorld:
         """Notes the time in which a slave does not follow: it does not get tables then."""
         while True:
             for operator in self.operators:
-                found = [await operator.status(slave) for slave in operator.slaves]
+                slaves = operator.slaves
+                found = [await operator.status(slave) for slave in slaves]
+                for slave, status in zip(slaves, found, strict=True) if self.features.retention else ():
+                    if status is not None and not slave.is_master:
+                        is_complete = status.state == "following" and not status.missing
+                        self.witness.look_at(slave, operator.master, is_complete)
                 if not all(one is not None and one.state == "following" for one in found):
                     now = self.clock.monotonic()
                     self.history.add(Fault(now - 2 * WATCH_S, now + 2 * WATCH_S, operator.pair))
