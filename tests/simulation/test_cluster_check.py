@@ -202,7 +202,9 @@ def test_a_slave_that_deletes_before_its_master_is_found() -> None:
 def test_a_slave_that_lacks_the_beginning_and_calls_itself_complete_is_found() -> None:
     late = BeganLate(4.5, "a", "a2", 100, 0)
     assert _names([ONE, TWO, READ, OLD, late], REST) == set()
-    assert _names([ONE, TWO, READ, OLD, replace(late, at=3.5)], REST) == {"not a copy"}
+    early = replace(late, at=3.5)
+    assert _names([ONE, TWO, READ, OLD, early], REST) == {"not a copy"}
+    assert _names([ONE, TWO, READ, OLD, early, Fault(3.0, 4.0, "a")], REST) == set()
     slave = SlaveEnd("a2", "following", 200, 200, begin=150)
     assert _names([ONE, TWO, READ, OLD], replace(REST, slaves=(slave,))) == {"not a copy"}
 

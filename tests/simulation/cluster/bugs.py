@@ -330,7 +330,7 @@ BUGS = (
         "delayed messages deleted with their file",
         retention_bugs.delayed_messages_go_with_their_file,
         ("lost write",),
-        60,
+        200,
     ),
 )
 """All planted bugs."""

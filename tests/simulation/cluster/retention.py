@@ -97,7 +97,7 @@ class DeletionWitness:
         set_log_aside = store.upkeep.set_log_aside
 
         async def start_over() -> list[str]:
-            names, end = [name_of(one.body) for one, _ in node.log()], log.end
+            names, end = names_in(b"".join(data for _, data in node.log())), log.end
             kept = await set_log_aside()
             self._started_over(node, names, end)
             return kept
@@ -105,12 +105,12 @@ class DeletionWitness:
         log.delete_first = delete  # type: ignore[method-assign]
         store.upkeep.set_log_aside = start_over  # type: ignore[method-assign]
 
-    def _started_over(self, node: Node, names: list[str], end: int) -> None:
+    def _started_over(self, node: Node, names: set[str], end: int) -> None:
         """Notes that a slave has set its log aside: its master has deleted all that would continue it."""
         now, history, aside = self._world.clock.monotonic(), self._world.history, names_in(node.aside())
         history.tell(now, f"{node.name} starts over: its log up to {end} is set aside")
         history.add(Loss(now, node.pair, node.name, Lost.LEFT, 0, until=end))
-        if lost := [name for name in names if name not in aside]:
+        if lost := sorted(names - aside):
             text = f"{node.name} has set its log aside, without {lost[:3]}"
             history.add(Broken(now, "lost write", text))
 

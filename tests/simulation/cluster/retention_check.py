@@ -97,14 +97,20 @@ class RetentionCheck:
         """Whether the master had deleted it; while the master changes, a former one may have."""
         if one.end <= one.master_begin:
             return True
-        is_fault = any(fault.begin <= one.at < fault.until for fault in self._faults)
-        return is_fault and any(other.end >= one.end and other.at <= one.at for other in self._legal)
+        return self._is_fault(one.at) and any(
+            other.end >= one.end and other.at <= one.at for other in self._legal
+        )
+
+    def _is_fault(self, at: float) -> bool:
+        return any(fault.begin <= at < fault.until for fault in self._faults)
 
     def _slaves(self) -> Iterator[Found]:
         """Checks that no slave lacks files that its master has, unless a former master had deleted them."""
         now, begin = float("inf"), self._end.log_begin
         last = (BeganLate(now, self._end.pair, one.node, one.begin, begin) for one in self._end.slaves)
-        for one in (*self._late, *last):
+        # A slave that is about to lose its master, or has a new one, still speaks of the former.
+        settled = (one for one in self._late if not self._is_fault(one.at))
+        for one in (*settled, *last):
             if one.begin > max(one.master_begin, self._deleted_by(one.at)):
                 yield (
                     "not a copy",
