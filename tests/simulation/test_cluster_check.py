@@ -5,15 +5,20 @@ from dataclasses import replace
 import pytest
 from tests.simulation.cluster.check import check
 from tests.simulation.cluster.history import (
+    BeganLate,
     Cut,
     Decided,
+    Deleted,
     Died,
     Event,
+    Fault,
+    FirstRead,
     Found,
     History,
     Kind,
     Loss,
     Lost,
+    Moved,
     PairEnd,
     Pulled,
     Sent,
@@ -152,3 +157,79 @@ def test_a_commit_at_a_slave_must_reach_the_master_unless_the_slave_died_at_once
     assert _names([ONE, TWO, READ, commit, cut]) == set()
     assert _names([ONE, TWO, READ, commit, replace(cut, end=101)]) == {"lost slave commit"}
     assert _names([ONE, TWO, READ], replace(_end(), slave_group={0: 3})) == {"offset beyond end"}
+
+
+OLD = Deleted(4.0, "a", "a1", True, 0, 100, 200, 9_000, 8_000, 0, records=LOG[:1])
+REST = PairEnd(
+    "a", LOG[1:], 200, {0: ("m2",)}, {0: 2}, {}, (SlaveEnd("a2", "following", 200, 200, 0),), log_begin=100
+)
+
+
+def test_a_message_may_be_gone_when_its_file_had_expired_and_not_before() -> None:
+    assert _names([ONE, TWO, READ, OLD], REST) == set()
+    assert _names([ONE, TWO, READ], REST) >= {"lost write"}
+    assert _names([ONE, TWO, READ, replace(OLD, idle_ms=7_999)], REST) >= {"lost write", "deleted early"}
+    assert "deleted early" in _names([ONE, TWO, READ, replace(OLD, log_end=90)], REST)
+
+
+def test_a_message_that_the_deleted_file_did_not_hold_is_lost() -> None:
+    assert "lost write" in _names([ONE, TWO, READ, replace(OLD, records=())], REST)
+
+
+def test_a_deletion_of_another_log_excuses_nothing() -> None:
+    """The master that deleted it was replaced by one that had another log."""
+    cut = Cut(5.0, "a", 0)
+    assert "lost write" in _names([ONE, TWO, READ, OLD, cut], REST)
+
+
+def test_a_reader_may_miss_what_was_deleted_but_nothing_else() -> None:
+    late = replace(READ, at=5.0, found=READ.found[1:])
+    moved = Moved(4.5, "a", 0, 0, 1)
+    assert _names([ONE, TWO, OLD, moved, late], REST) == set()
+    assert _names([ONE, TWO, OLD, replace(moved, at=3.9), late], REST) == {"non-monotonic poll"}
+    beyond = replace(moved, after=2)
+    assert _names([ONE, TWO, OLD, beyond], REST) == {"non-monotonic poll", "skipped poll"}
+
+
+def test_a_slave_that_deletes_before_its_master_is_found() -> None:
+    of_slave = replace(OLD, at=4.5, node="a2", is_master=False, master_begin=100)
+    assert _names([ONE, TWO, READ, OLD, of_slave], REST) == set()
+    ahead = replace(of_slave, at=3.5, master_begin=0)
+    assert _names([ONE, TWO, READ, ahead, OLD], REST) == {"deleted early"}
+    assert _names([ONE, TWO, READ, OLD, replace(ahead, at=4.5)], REST) == {"deleted early"}
+    # While the master changes, the one that had deleted the file may be a former one.
+    fault = Fault(4.0, 6.0, "a")
+    assert _names([ONE, TWO, READ, OLD, replace(ahead, at=4.5), fault], REST) == set()
+
+
+def test_a_slave_that_lacks_the_beginning_and_calls_itself_complete_is_found() -> None:
+    late = BeganLate(4.5, "a", "a2", 100, 0)
+    assert _names([ONE, TWO, READ, OLD, late], REST) == set()
+    early = replace(late, at=3.5)
+    assert _names([ONE, TWO, READ, OLD, early], REST) == {"not a copy"}
+    assert _names([ONE, TWO, READ, OLD, early, Fault(3.0, 4.0, "a")], REST) == set()
+    slave = SlaveEnd("a2", "following", 200, 200, begin=150)
+    assert _names([ONE, TWO, READ, OLD], replace(REST, slaves=(slave,))) == {"not a copy"}
+
+
+@pytest.mark.parametrize(("found", "expected"), [(3, {"wrong first offset"}), (4, set()), (5, set())])
+def test_a_reader_of_deleted_messages_gets_the_first_that_is_there(found: int, expected: set[str]) -> None:
+    read = FirstRead(3.0, "a", "a1", 0, low=4, found=found, high=5)
+    assert _names([ONE, TWO, READ, read]) == expected
+    assert _names([ONE, TWO, READ, replace(read, found=6)]) == {"wrong first offset"}
+
+
+def test_a_delayed_message_must_come_though_its_file_was_deleted() -> None:
+    delayed = replace(ONE, kind=Kind.DELAYED, delay_s=0.001)
+    waiting = Stored(0, 100, "SCHEDULE_TOPIC_XXXX", 0, 0, "m1", 5)
+    again = replace(waiting, offset=200, end=300, queue_offset=1)
+    came = Stored(300, 400, "T", 0, 1, "m1", 7)
+    deleted, two = replace(OLD, records=(waiting,)), replace(TWO, queue_offset=0)
+    log = (replace(LOG[1], queue_offset=0), again, came)
+    end = replace(REST, log=log, log_end=400, readable={0: ("m2", "m1")}, slaves=())
+    read = replace(READ, at=5.0, found=(Found(0, 100, "m2"), Found(1, 300, "m1")))
+    assert _names([delayed, two, deleted, read], end) == set()
+    without = replace(end, log=log[:1], log_end=200, readable={0: ("m2",)}, offsets={0: 1})
+    assert _names([delayed, two, deleted, read], without) == {"lost write"}
+    # The copy that was written before the deletion may be cut from the log with the rest of its end.
+    assert _names([delayed, two, deleted, read, Cut(6.0, "a", 199)], without) == set()

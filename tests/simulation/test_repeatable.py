@@ -12,7 +12,9 @@ from tests.simulation import cluster, delays, ledger, timers, transactions
 from turbopump.broker.delay import levels, timer_recovery
 from turbopump.broker.delay import timers as broker_timers
 from turbopump.broker.transactions import checks, recovery
-from turbopump.store import timer_wheel
+from turbopump.store import retention, timer_wheel
+
+SEED = 6  # has retention in the world `cluster`
 
 
 def _events(run: Callable[[int], object], seed: int) -> str:
@@ -39,19 +41,19 @@ def _events(run: Callable[[int], object], seed: int) -> str:
 @pytest.mark.parametrize("world", [ledger, cluster])
 def test_a_seed_is_the_same_run_again(world: object) -> None:
     run: Callable[[int], object] = world.run  # type: ignore[attr-defined]
-    first = _events(run, 6)
+    first = _events(run, SEED)
     kept = [bytearray(17 * size % 4_000) for size in range(20_000)]  # objects get other addresses
     del kept[::3]
-    assert _events(run, 6) == first
+    assert _events(run, SEED) == first
 
 
 @pytest.mark.parametrize("run", [delays.run, timers.run, transactions.run, ledger.run, cluster.run])
 def test_a_world_leaves_the_constants_as_they_were(run: Callable[[int], object]) -> None:
-    modules = (levels, broker_timers, timer_recovery, checks, recovery, timer_wheel)
+    modules = (levels, broker_timers, timer_recovery, checks, recovery, timer_wheel, retention)
 
     def constants() -> list[dict[str, object]]:
         return [{name: value for name, value in vars(one).items() if name.isupper()} for one in modules]
 
     before = constants()
-    run(3)
+    run(SEED)
     assert constants() == before

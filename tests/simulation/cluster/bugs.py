@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+from tests.simulation.cluster import retention_bugs
 from tests.simulation.cluster.world import ClusterWorld
 
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
@@ -311,6 +312,31 @@ BUGS = (
         _synced_at_once,
         ("lost write",),
         10,
+    ),
+    Bug(
+        "a slave that deletes files before its master",
+        retention_bugs.slave_deletes_by_its_own_clock,
+        ("deleted early",),
+        60,
+    ),
+    Bug("one file deleted too many", retention_bugs.one_file_too_many, ("lost write",), 60),
+    Bug(
+        "an empty slave that begins at the last file",
+        retention_bugs.begin_at_the_last_file,
+        ("not a copy",),
+        60,
+    ),
+    Bug(
+        "readers of deleted messages sent to the end",
+        retention_bugs.readers_sent_to_the_end,
+        ("wrong first offset", "skipped poll", "non-monotonic poll"),
+        60,
+    ),
+    Bug(
+        "delayed messages deleted with their file",
+        retention_bugs.delayed_messages_go_with_their_file,
+        ("lost write",),
+        200,
     ),
 )
 """All planted bugs."""

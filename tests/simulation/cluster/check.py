@@ -21,6 +21,8 @@ The names are those of Jepsen's checker for logs, and RocketMQ's own:
     decided twice          two answers about the winners of a batch differ
     not a copy             a slave's log differs from its master's, or it does not follow at the end
     no answer              a request without an answer, although nothing was wrong
+    deleted early          retention deleted a file that had not expired, or on a slave before its master did
+    wrong first offset     a reader of deleted messages was not sent to the first one that is there
 """
 
 from collections import Counter, defaultdict
@@ -54,6 +56,7 @@ from tests.simulation.cluster.history import (
     Unanswered,
     Wrote,
 )
+from tests.simulation.cluster.retention_check import RetentionCheck
 
 TOPIC = "T"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -97,7 +100,8 @@ class _PairCheck:
 
     def __init__(self, history: History, end: PairEnd) -> None:
         self._events = [one for one in history.events if getattr(one, "pair", None) == end.pair]
-        self._end = end
+        self._retention = RetentionCheck(history, end)
+        self._end = end = self._retention.end
         self._sent = self._of(Sent)
         self._losses = self._of(Loss)
         self._cuts = self._of(Cut)
@@ -124,6 +128,7 @@ class _PairCheck:
             *self._ledger(),
             *self._slaves(),
             *self._answers(),
+            *(Anomaly(*one) for one in self._retention.run()),
         ]
         return [Anomaly(one.name, f"{self._end.pair}: {one.text}") for one in found]
 
@@ -135,7 +140,8 @@ class _PairCheck:
     def _receipts(self) -> Iterator[Anomaly]:
         for sent in self._sent:
             lost = {one.node for one in self._losses if sent.begin <= one.at <= sent.at}
-            if sent.holders + len(lost) < sent.replicas:
+            lacks = sent.holders + len(lost) < sent.replicas
+            if lacks and not self._retention.had_deleted(sent.offset, sent.at):
                 yield Anomaly(
                     "receipt",
                     f"{sent.name} at {sent.offset} was acknowledged at {sent.at:.3f} with {sent.replicas} "
@@ -168,7 +174,7 @@ class _PairCheck:
         for one in self._losses:
             if (
                 one.at >= sent.begin
-                and one.end < sent.end
+                and one.end < sent.end <= one.until
                 and lost.get(one.node, Lost.MACHINE) is Lost.MACHINE
             ):
                 lost[one.node] = one.why
@@ -179,12 +185,14 @@ class _PairCheck:
     def _places(self) -> Iterator[Anomaly]:
         for name, places in self._by_name.items():
             topics = Counter(one.topic for one in places)
-            for topic in (TOPIC, SCHEDULE_TOPIC):  # a half message is written again when its check is put off
+            # A half message is written again when its check is put off, a delayed one before its file goes.
+            for topic in (TOPIC,) if self._retention.is_used else (TOPIC, SCHEDULE_TOPIC):
                 if topics[topic] > 1:
                     offsets = [one.offset for one in places if one.topic == topic]
                     yield Anomaly("duplicate", f"{name} is at {offsets} of the log, in topic {topic}")
         for sent in self._sent:
-            for stored in self._by_name[sent.name] if sent.kind not in REWRITTEN else ():
+            is_rewritten = sent.kind is Kind.DELAYED and self._retention.is_used
+            for stored in () if is_rewritten or sent.kind in REWRITTEN else self._by_name[sent.name]:
                 is_delivered = sent.kind is Kind.DELAYED and stored.topic == TOPIC
                 if not is_delivered and stored.offset != sent.offset:
                     yield Anomaly(
@@ -274,7 +282,8 @@ class _PairCheck:
         for moved in self._of(Moved):
             # A broker that was killed cannot know that nothing is lost: readers go back to what is committed.
             had_reason = sum(opened.at <= moved.at for opened in self._of(Opened)) > 1
-            if moved.after > moved.before or not had_reason:
+            is_forward = moved.after > moved.before
+            if not self._retention.allows(moved) if is_forward else not had_reason:
                 yield Anomaly(
                     "non-monotonic poll",
                     f"queue {moved.queue_id}: sent from {moved.before} to {moved.after} at {moved.at:.3f}",
@@ -289,7 +298,9 @@ class _PairCheck:
         }
         for queue_id, names in self._end.readable.items():
             skipped = [
-                (offset, name) for offset, name in enumerate(names) if (queue_id, offset, name) not in seen
+                (offset, name)
+                for offset, name in enumerate(names)
+                if (queue_id, offset, name) not in seen and name not in self._retention.expired
             ]
             if skipped:
                 yield Anomaly("skipped poll", f"queue {queue_id}: {group} never got {skipped[:5]}")
@@ -421,7 +432,7 @@ class _PairCheck:
         for name, places in self._by_name.items():
             waited = [one for one in places if one.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)]
             delivered = [one for one in places if one.topic == TOPIC]
-            if waited and not delivered:
+            if waited and not delivered and name not in self._retention.rewritten_and_lost:
                 yield Anomaly("lost write", f"{name} at {waited[0].offset} was never delivered")
             if waited and delivered and name in delay_ms:
                 took_ms = delivered[0].stored_ms - waited[0].stored_ms
@@ -464,6 +475,8 @@ class _PairCheck:
             if TOPIC in topics and not has_won:
                 word = "half visible" if winners is None else "aborted read"
                 yield Anomaly(word, f"{name} of {wrote.token}; the winners of {wrote.batch} are {winners}")
+            if name in self._retention.rewritten_and_lost:
+                continue
             is_kept = wrote.end and not self._is_cut(wrote.end - 1, wrote.begin, float("inf"))
             if has_won and TOPIC not in topics and (is_kept or HALF_TOPIC in topics):
                 yield Anomaly(
@@ -485,6 +498,7 @@ class _PairCheck:
                 yield Anomaly("aborted read", f"{name} at {delivered[0].offset} was rolled back")
             committed = [one for one in ends[name] if one.is_acknowledged]
             is_kept = any(not self._has_lost_since(one.begin) for one in committed)
+            is_kept = is_kept and name not in self._retention.rewritten_and_lost
             if is_half and not delivered and wanted == {True} and is_kept:
                 yield Anomaly("lost write", f"{name} was committed and is not delivered")
 

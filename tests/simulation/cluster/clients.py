@@ -266,7 +266,7 @@ class Reader(PairClient):
             history.add(Pulled(now, self.pair, queue_id, seen))
             self._position[queue_id] = seen[-1].queue_offset + 1
             await self._commit(queue_id)
-        elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
+        elif answer.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):
             after = int((answer.ext or {})["nextBeginOffset"])
             history.tell(now, f"{node.name} sends the reader of queue {queue_id} from {position} to {after}")
             history.add(Moved(now, self.pair, queue_id, position, after))

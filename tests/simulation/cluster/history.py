@@ -177,13 +177,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A broker whose log has nothing from `end` on any more."""
+    """A broker whose log has nothing from `end` on any more, of what it had before `until`."""
 
     at: float
     pair: str
     node: str
     why: Lost
     end: int
+    until: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,64 @@ class Cut:
     pair: str
     end: int
     adopted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in the log of a pair: at the end, or in a file when it was deleted."""
+
+    offset: int
+    end: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    name: str
+    stored_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A file of a broker's log that retention has deleted, and what was in it."""
+
+    at: float
+    pair: str
+    node: str
+    is_master: bool
+    begin: int
+    end: int
+    log_end: int
+    """Where the log ended then: what was rewritten before the deletion is below."""
+    idle_ms: int
+    """How long ago the file was last written, by the clock of the broker."""
+    reserved_ms: int
+    """How long the broker has to keep a file after that."""
+    master_begin: int
+    """Where the log of the pair's master began then."""
+    records: tuple[Stored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BeganLate:
+    """A slave that calls its copy complete, though its log begins behind that of the pair's master."""
+
+    at: float
+    pair: str
+    node: str
+    begin: int
+    master_begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRead:
+    """A reader that began at offset 0: what it got first, and where the queue began before and after that."""
+
+    at: float
+    pair: str
+    node: str
+    queue_id: int
+    low: int
+    found: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +308,9 @@ Event = (
     | Wrote
     | Decided
     | Died
+    | Deleted
+    | BeganLate
+    | FirstRead
     | Loss
     | Cut
     | Unanswered
@@ -280,19 +342,6 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A message in the log of a pair at the end."""
-
-    offset: int
-    end: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    name: str
-    stored_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class SlaveEnd:
     """A slave at the end: how much of its log equals the master's."""
 
@@ -300,6 +349,8 @@ class SlaveEnd:
     state: str
     end: int
     equal: int
+    begin: int = 0
+    """Where its log begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +361,7 @@ class PairEnd:
     log: tuple[Stored, ...]
     log_end: int
     readable: dict[int, tuple[str, ...]]
-    """By queue, the messages that the master serves from offset 0 on."""
+    """By queue, the messages that the master serves, from the first offset on."""
     offsets: dict[int, int]
     """By queue, what is committed at the master."""
     topics: dict[str, int]
@@ -322,3 +373,5 @@ class PairEnd:
     """By batch, the tokens that the ledger has chosen; None: no ledger was used, or nobody answered."""
     clock_jumps_ms: int = 0
     """Sum of all jumps of the clocks of its brokers."""
+    log_begin: int = 0
+    """Where the log begins: what was before it was deleted by retention."""

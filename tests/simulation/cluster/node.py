@@ -20,9 +20,8 @@ from turbopump.testing.network import MemoryNetwork
 from turbopump.testing.simulated_files import Survival
 
 PORT = 10911
-FILE_SIZE = 1 << 16
 TOPIC = "T"
-LOG_DIR, ASIDE_DIR = "/store/commitlog", "/store/set-aside"
+LOG_PREFIX, ASIDE_DIR = "/store/commitlog/", "/store/set-aside"
 
 running: ContextVar[str] = ContextVar("running", default="world")
 """Name of the node that a task belongs to: a killed process takes its tasks along."""
@@ -34,12 +33,19 @@ class NodeClock(VirtualClock):
     def __init__(self) -> None:
         super().__init__()
         self._set_by_ms = 0
+        self._set_back: list[tuple[float, int]] = []
 
     def now_ms(self) -> int:
         return super().now_ms() + self._set_by_ms
 
     def jump(self, milliseconds: int) -> None:
         self._set_by_ms += milliseconds
+        if milliseconds < 0:
+            self._set_back.append((self.monotonic(), -milliseconds))
+
+    def set_back_ms(self, last_s: float) -> int:
+        """Returns by how much the clock was set back in the last seconds."""
+        return sum(by_ms for at, by_ms in self._set_back if at >= self.monotonic() - last_s)
 
 
 class _OpenBroker(Broker):
@@ -85,8 +91,11 @@ class Node:
         self.crashed_at = 0.0
         self.opened_end = 0
         """Where its log ended when it was opened: after that, delayed messages may be delivered at once."""
+        self.on_open: Callable[[Node, Store], None] | None = None
+        """Called with the store when it was opened."""
         self._world = world
         self._common = common
+        self.file_size = self.config.store.commit_log_file_size
 
     @property
     def is_up(self) -> bool:
@@ -128,6 +137,8 @@ class Node:
     def _opened(self, context: Context) -> None:
         self.tables = context.tables
         self.opened_end = context.store.log.end
+        if self.on_open is not None:
+            self.on_open(self, context.store)
 
     def committed(self, group: str = CONSUMERS) -> dict[int, int]:
         """Returns by queue what the readers of a group have committed here."""
@@ -167,31 +178,45 @@ class Node:
 
     # the files of its log
 
+    @property
+    def first_offset(self) -> int:
+        """Where the log begins, by the names of its files; 0 without a file."""
+        paths = (path for path in self.disk._names.nodes if path.startswith(LOG_PREFIX))
+        return min((int(path.removeprefix(LOG_PREFIX)) for path in paths), default=0)
+
     def holds(self, offset: int, record: bytes) -> bool:
         """Whether the files of the log have these bytes."""
-        at = offset % FILE_SIZE
+        at = offset % self.file_size
         file = self.disk._names.nodes.get(_path(offset - at))
         return file is not None and file.pages[at : at + len(record)] == record
 
     def bytes_at(self, offset: int) -> bytes | None:
         """Returns the record at an offset as the files have it."""
-        at = offset % FILE_SIZE
+        at = offset % self.file_size
         file = self.disk._names.nodes.get(_path(offset - at))
         if file is None:
             return None
-        size = measure(file.pages, at, FILE_SIZE, True)
+        size = measure(file.pages, at, self.file_size, True)
         return None if size <= 0 else bytes(file.pages[at : at + size])
 
-    def log(self) -> Iterator[tuple[Record, bytes]]:
-        """Yields the records of the log with their bytes, as the files have them."""
-        offset = 0
-        while (file := self.disk._names.nodes.get(_path(offset - offset % FILE_SIZE))) is not None:
-            at = offset % FILE_SIZE
-            size = measure(file.pages, at, FILE_SIZE, True)
+    def modified_ms(self, start: int) -> int:
+        """Returns when the file of the log that begins at `start` was written last."""
+        file = self.disk._names.nodes[_path(start)]
+        file.note_change()
+        return file.modified_ms
+
+    def log(self, until: int | None = None) -> Iterator[tuple[Record, bytes]]:
+        """Yields the records of the log with their bytes, as the files have them; those before `until`."""
+        offset, file_size = self.first_offset, self.file_size
+        while (file := self.disk._names.nodes.get(_path(offset - offset % file_size))) is not None:
+            at = offset % file_size
+            if until is not None and offset >= until:
+                return
+            size = measure(file.pages, at, file_size, True)
             if size < 0:
                 return
             if size == 0:
-                offset += FILE_SIZE - at
+                offset += file_size - at
                 continue
             record = decode(file.pages, at)
             if record.physical_offset != offset:
@@ -206,4 +231,4 @@ class Node:
 
 
 def _path(start: int) -> str:
-    return f"{LOG_DIR}/{start:020d}"
+    return f"{LOG_PREFIX}{start:020d}"

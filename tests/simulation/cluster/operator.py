@@ -205,9 +205,11 @@ class PairOperator:
 
     def _difference(self, slave: Node) -> tuple[int, list[str]]:
         """Returns where the log of a slave ceases to be its master's, and the messages behind."""
-        common, gone, is_same = 0, [], True
+        master = self.master
+        begin = master.first_offset
+        common, gone, is_same = min(slave.first_offset, master.store.log.end), [], True
         for one, data in slave.log():
-            is_same = is_same and self.master.holds(one.physical_offset, data)
+            is_same = is_same and (one.physical_offset < begin or master.holds(one.physical_offset, data))
             if is_same:
                 common = one.physical_offset + one.size
             else:
@@ -238,9 +240,9 @@ class PairOperator:
         if old.is_new:
             cuts = [one.end for one in self.events if isinstance(one, Cut) and one.pair == self.pair]
             return min([chosen.opened_end, *cuts])
-        end = 0
+        end, begin = old.first_offset, chosen.first_offset
         for one, data in old.log():
-            if not chosen.holds(one.physical_offset, data):
+            if one.physical_offset >= begin and not chosen.holds(one.physical_offset, data):
                 break
             end = one.physical_offset + one.size
         return min(end, chosen.opened_end)

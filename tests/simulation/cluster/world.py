@@ -3,15 +3,18 @@
 import asyncio
 import random
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.cluster import retention
 from tests.simulation.cluster.check import SETTLED_S, Anomaly, check
 from tests.simulation.cluster.clients import Habits, PairClient, Reader, Sender, name_of
-from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made, PairEnd, SlaveEnd, Stored
+from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made, PairEnd, SlaveEnd
 from tests.simulation.cluster.ledger_driver import LedgerDriver
-from tests.simulation.cluster.node import FILE_SIZE, PORT, TOPIC, Node, running
+from tests.simulation.cluster.node import PORT, TOPIC, Node, running
 from tests.simulation.cluster.operator import PairOperator, settled
+from tests.simulation.cluster.retention import DeletionWitness, LateReader
 from tests.simulation.cluster.slave_reader import MARKS, SlaveReader
 from tests.simulation.constants import restored
 
@@ -42,11 +45,14 @@ class Features:
     timers: bool
     ledger: bool
     slave_reads: bool
+    retention: bool
 
     @classmethod
     def of(cls, seed: int) -> "Features":
         chance = random.Random(f"features of {seed}")
-        return cls(*(chance.random() < share for share in (0.3, 0.3, 0.4)))
+        shares = 0.3, 0.3, 0.4, 0.25
+        timers, ledger, slave_reads, retention = (chance.random() < share for share in shares)
+        return cls(timers, ledger, slave_reads, retention and not slave_reads)
 
 
 class ClusterWorld:
@@ -59,11 +65,12 @@ class ClusterWorld:
         self.tasks: dict[str, list[asyncio.Task[Any]]] = {}
         self.surprises: list[BaseException] = []
         self.jumps_ms: dict[str, int] = {}
+        self.witness = DeletionWitness(self)
         self._serial = 0
 
     async def run(self) -> list[Anomaly]:
         """Lives through faults, then calm; returns what was wrong."""
-        with restored(timer_wheel):
+        with restored(timer_wheel), retention.short_hours() if self.features.retention else nullcontext():
             timer_wheel.SLOTS = SLOTS
             return await self._run()
 
@@ -108,6 +115,8 @@ class ClusterWorld:
             count = chance.choice([2, 2, 3])
             ips = [f"10.0.{ord(pair) - 96}.{number}" for number in range(1, count + 1)]
             nodes = [Node(self, pair, f"{pair}{n}", ip, common) for n, ip in enumerate(ips, 1)]
+            for node in nodes if self.features.retention else ():
+                node.on_open = self.witness.watch
             self.operators.append(PairOperator(self, pair, nodes, role))
             self.jumps_ms[pair] = 0
             self.tell(f"{pair}: {role} with {count - 1} slaves; {common[common.find('flushDisk') :].split()}")
@@ -118,14 +127,15 @@ class ClusterWorld:
         return NameServer(config, self.network.at(ip), self.clock, disk)
 
     def _any_conf(self) -> str:
-        chance = self.chance
+        chance, has_retention = self.chance, self.features.retention
+        file_size = retention.SMALL_FILE_SIZE if has_retention else retention.FILE_SIZE
         return "\n".join(
             (
                 "brokerClusterName=C",
                 f"namesrvAddr={';'.join(self.name_servers)}",
                 f"listenPort={PORT}",
                 "storePathRootDir=/store",
-                f"mappedFileSizeCommitLog={FILE_SIZE}",
+                f"mappedFileSizeCommitLog={file_size}",
                 "mappedFileSizeConsumeQueue=2000",
                 "messageIndexEnable=false",
                 "defaultTopicQueueNums=4",
@@ -143,6 +153,7 @@ class ClusterWorld:
                 f"haSendHeartbeatInterval={chance.choice([1000, 5000])}",
                 f"haHousekeepingInterval={chance.choice([4000, 20000])}",
                 f"slaveTimeout={chance.choice([500, 3000])}",
+                *(retention.conf(chance) if has_retention else ()),
                 "",
             )
         )
@@ -170,7 +181,11 @@ class ClusterWorld:
                 clients.append(Sender(self, operator.pair, client, queue_id, self.habits))
             client = Client(self.network.at(f"10.1.{number}.100"), self.clock)
             clients.append(Reader(self, operator.pair, client, self.habits.queues))
-            more = ((SlaveReader, self.features.slave_reads), (LedgerDriver, self.features.ledger))
+            more = (
+                (SlaveReader, self.features.slave_reads),
+                (LedgerDriver, self.features.ledger),
+                (LateReader, self.features.retention),
+            )
             for host, kind in enumerate((kind for kind, is_wanted in more if is_wanted), 101):
                 client = Client(self.network.at(f"10.1.{number}.{host}"), self.clock)
                 clients.append(kind(self, operator.pair, client, self.habits.queues))
@@ -204,6 +219,8 @@ class ClusterWorld:
         weights = {what: times for what, times in seldom.items() if self.chance.random() < 0.6}
         weights |= {self.wait: 6, self.wait_long: 2, self.look: 2, self.make_topic: 2}
         weights |= {self.make_topic_and_promote: 1}
+        if self.features.retention:
+            weights |= {self.delete_old_files: 4, self.replace_slave: 2, self.outlast_slave: 2}
         actions, times = list(weights), list(weights.values())
         for _ in range(self.chance.randint(6, 16)):
             operator = self.chance.choice(self.operators)
@@ -213,7 +230,12 @@ class ClusterWorld:
         """Notes the time in which a slave does not follow: it does not get tables then."""
         while True:
             for operator in self.operators:
-                found = [await operator.status(slave) for slave in operator.slaves]
+                slaves = operator.slaves
+                found = [await operator.status(slave) for slave in slaves]
+                for slave, status in zip(slaves, found, strict=True) if self.features.retention else ():
+                    if status is not None and not slave.is_master:
+                        is_complete = status.state == "following" and not status.missing
+                        self.witness.look_at(slave, operator.master, is_complete)
                 if not all(one is not None and one.state == "following" for one in found):
                     now = self.clock.monotonic()
                     self.history.add(Fault(now - 2 * WATCH_S, now + 2 * WATCH_S, operator.pair))
@@ -349,6 +371,27 @@ class ClusterWorld:
             await operator.kill(old, Survival.KEPT)
             await self._replace_or_restart(operator, old, 1.0)
 
+    async def delete_old_files(self, operator: PairOperator) -> None:
+        """Asks the brokers of a pair to delete expired files, whatever the hour, as `mqadmin` does."""
+        for node in self.chance.sample(operator.nodes, len(operator.nodes)):
+            if node.is_up and await retention.ask_to_delete(self.tool, node):
+                self.tell(f"{node.name} may delete expired files at any hour")
+
+    async def replace_slave(self, operator: PairOperator) -> None:
+        """Has a slave begin with an empty disk, when its master may have deleted the first files."""
+        with self._fault(operator):
+            await operator.replace(self.chance.choice(operator.slaves))
+        await asyncio.sleep(self.chance.choice([0.0, 3.0, 8.0]))
+
+    async def outlast_slave(self, operator: PairOperator) -> None:
+        """Keeps a slave down until its master may have deleted all that it has."""
+        with self._fault(operator):
+            slave = self.chance.choice(operator.slaves)
+            await operator.kill(slave, self.chance.choice([Survival.KEPT, *MACHINE_CRASHES]))
+            await self.delete_old_files(operator)
+            await asyncio.sleep(slave.config.store.file_reserved_hours + self.chance.choice([2.0, 10.0]))
+            await operator.restart(slave)
+
     async def restart_name_server(self, operator: PairOperator) -> None:
         number = self.chance.randrange(len(self._servers))
         self.tell(f"name server {number} restarts")
@@ -389,20 +432,22 @@ class ClusterWorld:
 
     async def _end_of(self, operator: PairOperator) -> PairEnd:
         master = operator.master
-        records = [one for one, _ in master.log()]
+        begin, records = master.first_offset, [one for one, _ in master.log()]
         slaves = []
         for slave in operator.slaves:
             status = await operator.status(slave)
-            end, equal = slave.store.replica.end, 0
+            end, equal = slave.store.replica.end, slave.first_offset
             for one, data in slave.log():
-                if not master.holds(one.physical_offset, data):
+                if one.physical_offset >= begin and not master.holds(one.physical_offset, data):
                     break
                 equal = one.physical_offset + one.size
-            slaves.append(SlaveEnd(slave.name, status.state if status is not None else "silent", end, equal))
+            state = status.state if status is not None else "silent"
+            slaves.append(SlaveEnd(slave.name, state, end, equal, slave.first_offset))
         queues = range(self.habits.queues)
         return PairEnd(
             pair=operator.pair,
-            log=tuple(_stored(one) for one in records),
+            log=tuple(retention.stored(one) for one in records),
+            log_begin=begin,
             log_end=master.store.log.end,
             readable={queue_id: _readable(master, queue_id) for queue_id in queues},
             offsets=master.committed(),
@@ -466,25 +511,15 @@ class _FaultTime:
         self._world.history.add(Fault(self._begin, until, self._operator.pair))
 
 
-def _stored(one: record.Record) -> Stored:
-    return Stored(
-        one.physical_offset,
-        one.physical_offset + one.size,
-        one.topic,
-        one.queue_id,
-        one.queue_offset,
-        name_of(one.body),
-        one.store_timestamp,
-    )
-
-
 def _readable(master: Node, queue_id: int) -> tuple[str, ...]:
     """Returns the names of the messages that a queue of the topic shows."""
     names: list[str] = []
     queue = master.store.queues.find(TOPIC, queue_id)
-    while queue is not None and len(names) < queue.max_offset:
-        found = master.store.reader.get(queue, len(names), 32, 1 << 20, None)
+    offset = 0 if queue is None else queue.min_offset
+    while queue is not None and offset < queue.max_offset:
+        found = master.store.reader.get(queue, offset, 32, 1 << 20, None)
         if not found.count:
             break
+        offset = found.next_offset
         names.extend(name_of(one.body) for one in record.decode_all(found.body))
     return tuple(names)
