@@ -37,6 +37,12 @@ async def follows(world: Pair, master: Node, slave: Node) -> None:
     await asyncio.sleep(10)  # until the slave has found its master, and brought what it has
 
 
+async def brought(world: Pair, master: Node, offset: int) -> None:
+    """Waits until the master has this offset, and not longer: it has not saved it yet."""
+    while await committed(world, master) != offset:  # noqa: ASYNC110 - there is no event at a broker
+        await asyncio.sleep(0.01)
+
+
 async def a_pair(world: Pair, messages: int = 10, offset: int = 3) -> tuple[Node, Node]:
     """A master and a slave with these messages; the group has committed this offset at the master."""
     master, slave = world.node(MASTER), world.node(SLAVE)
@@ -67,6 +73,38 @@ async def test_a_slave_serves_offsets_while_the_master_is_away_and_brings_them_w
         await kill(world, master)
         await master.start()
         assert await committed(world, master) == 7
+
+
+@virtual
+async def test_what_a_master_took_and_did_not_save_before_it_died_is_brought_again() -> None:
+    async with pair() as world:
+        master, slave = await a_pair(world)
+        await kill(world, master)
+        assert await commit(world, slave, 7) == 0
+        await master.start()
+        await brought(world, master, 7)
+        await kill(world, master)
+        await master.start()
+        assert await committed(world, master) == 3, "it had not saved its offsets"
+        await follows(world, master, slave)
+        assert await committed(world, master) == 7
+
+
+@virtual
+async def test_an_offset_that_was_reset_after_it_was_brought_stays_reset() -> None:
+    async with pair() as world:
+        master, slave = await a_pair(world)
+        await kill(world, master)
+        assert await commit(world, slave, 7) == 0
+        await master.start()
+        await brought(world, master, 7)
+        await asyncio.sleep(2)
+        assert await commit(world, master, 4) == 0
+        await asyncio.sleep(SAVED_S)
+        await kill(world, master)
+        await master.start()
+        await follows(world, master, slave)
+        assert await committed(world, master) == 4
 
 
 @virtual

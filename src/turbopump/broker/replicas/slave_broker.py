@@ -144,6 +144,7 @@ class SlaveBroker:
         """
         offsets = self._tables.offsets
         offsets.load(contents)
+        self._commits.master_has(offsets.query)
         self._role.progress.learn_crashes(offsets.crashes)
         self._reused.learn(offsets.crashes)
         offsets.forget_group(TRANSACTION_GROUP)

@@ -4,7 +4,8 @@ In: commits made here, and where the master is. Out: commits at the master, once
 are kept in a file, so that a restart of the slave does not lose them. An offset of the master is never moved
 back: what it has, if that is more, wins. Nor is it moved beyond what the master's queue has: a commit counts
 as far as this slave's own queue reached when it was made, or reaches after its log was shortened, and the log
-here is a part of the master's.
+here is a part of the master's. A master that dies soon after it took them may not have saved them: they are
+brought once more to the next one.
 """
 
 import logging
@@ -34,6 +35,9 @@ CALL_TIMEOUT_S = 3.0
 GATHERED_S = (
     1.0  # commits made while the master is there are brought together; a failure is repeated after it
 )
+SAVED_S = (
+    15.0  # a master writes its offsets every 5 s, `flushConsumerOffsetInterval`, and its disk may be slow
+)
 NONE = -1
 
 Place = tuple[str, str, int]
@@ -59,6 +63,7 @@ class SlaveCommits:
         self._clock = clock
         self._end_of = end_of
         self._pending: dict[Place, int] = {}
+        self._brought: dict[Place, tuple[int, float]] = {}  # the offset, and when the master took it
         self._master: str | None = None
         self._is_bringing = False
         self._tasks = Tasks(log)
@@ -86,8 +91,29 @@ class SlaveCommits:
 
     def follow(self, master: str | None) -> None:
         """Notes where the master is that this slave copies, or that there is none; brings it the commits."""
+        if master is not None and self._master is None:
+            self._bring_again()
         self._master = master
         self._bring_soon(0.0)
+
+    def _bring_again(self) -> None:
+        """Makes commits pending again that a master took and perhaps did not save before it was gone."""
+        since = self._clock.monotonic() - SAVED_S
+        for place, (offset, at) in self._brought.items():
+            if at > since:
+                self._pending.setdefault(place, min(offset, self._end_of(place[1], place[2])))
+        self._brought.clear()
+        self._file.changed()
+
+    def master_has(self, offset_of: Callable[[str, str, int], int]) -> None:
+        """Forgets commits that the master has replaced since it took them, by its table of offsets."""
+        now = self._clock.monotonic()
+        self._brought = {
+            place: (offset, at)
+            for place, (offset, at) in self._brought.items()
+            # A table that was sent before the commit may come after it.
+            if now - at < GATHERED_S or (now - at < SAVED_S and offset_of(*place) == offset)
+        }
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -135,6 +161,8 @@ class SlaveCommits:
         if self._pending.get(place) == offset:  # no newer commit meanwhile
             del self._pending[place]
             self._file.changed()
+            if is_newer and answer.code == ResponseCode.SUCCESS:
+                self._brought[place] = offset, self._clock.monotonic()
         return is_newer and answer.code == ResponseCode.SUCCESS
 
     async def _ask(self, master: str, code: RequestCode, header: Header) -> Command:
