@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tests.simulation.raft.check import MAX_ANSWER_MS, MAX_LATE_MS, check
+from tests.simulation.raft.check import MAX_ANSWER_MS, check
 from tests.simulation.raft.history import (
     Accepted,
     Alone,
     Committed,
+    DeadlinesPassed,
     Ended,
     Expired,
     Flushed,
@@ -202,8 +203,8 @@ def test_an_append_without_an_answer_is_found_unless_its_process_ended() -> None
     assert _names(*asked, Ended(2503.0)) == {"append not answered"}
     assert _names(*asked, Ended(2501.0)) == set()
     assert _names(*asked, Stopped(2400.0, A, Stop.KILL, -1), Ended(9000.0)) == set()
-    late = Outcome(2503.0 + MAX_LATE_MS, A, "x", AppendOutcome.TIMED_OUT)
-    assert _names(*asked, late, Ended(90_000.0)) == {"append not answered"}
+    assert _names(*asked, DeadlinesPassed(2600.0, A, 2502.0)) == {"append not answered"}
+    assert _names(*asked, DeadlinesPassed(2600.0, A, 2501.0)) == set()
 
 
 def test_a_second_answer_to_an_append_is_found() -> None:
@@ -234,5 +235,17 @@ def test_a_leader_without_a_majority_and_a_group_without_progress_are_found() ->
 def test_a_log_that_lost_its_end_in_a_crash_goes_on_from_there() -> None:
     history = [*_start(), *_lead(A, 1), Wrote(2.0, A, (X, Y)), Stopped(3.0, A, Stop.POWER_CUT, 0)]
     assert (
-        _names(*history, Started(4.0, A, 1, -1, True), Wrote(5.0, A, (OTHER,)), has_power_cuts=True) == set()
+        _names(*history, Started(4.0, A, 1, -1, True, (X,)), Wrote(5.0, A, (OTHER,)), has_power_cuts=True)
+        == set()
     )
+
+
+def test_entries_that_were_cut_off_and_are_back_after_a_crash_are_found() -> None:
+    last = PushedEntry(2, 1, 296, 148, 0, "z")
+    history = [*_start(), Wrote(2.0, A, (X, Y, last)), Truncated(3.0, A, 0, None), Wrote(4.0, A, (OTHER,))]
+    crash = Stopped(5.0, A, Stop.POWER_CUT, 2)
+    assert _names(*history, crash, Started(6.0, A, 2, -1, True, (X, OTHER))) == set()
+    assert _names(*history, crash, Started(6.0, A, 2, -1, True, (X, OTHER, last))) == {
+        "log changed",
+        "log matching",
+    }

@@ -11,6 +11,7 @@ from tests.simulation.raft.history import (
     Accepted,
     Alone,
     Committed,
+    DeadlinesPassed,
     Ended,
     Expired,
     Flushed,
@@ -69,6 +70,13 @@ class _Member:
         self.appends: dict[str, Accepted] = {}
         self.requests: dict[int, Requested] = {}
 
+    def holds_safely(self, entry: PushedEntry, is_synced: bool) -> bool:
+        """Returns whether an entry is safe here, or was on a disk that was lost since."""
+        lost = self.before_replacement
+        return self.log.holds_safely(entry, is_synced) or (
+            lost is not None and lost.holds_safely(entry, is_synced)
+        )
+
 
 class _Check:
     """Follows a history."""
@@ -101,6 +109,8 @@ class _Check:
         member = self._members[one.member]
         member.is_up, member.role = True, Role.CANDIDATE
         member.committed_index = one.committed_index
+        if list(one.entries) != member.log.above(-1):
+            self._changed_while_down(one, member)
         if one.committed_index > member.log.end_index:
             self._wrong(
                 "commit beyond the log",
@@ -108,6 +118,12 @@ class _Check:
             )
         if one.term < member.saved[0]:
             self._wrong("term fell", f"{one.member} starts in term {one.term} after {member.saved[0]}")
+
+    def _changed_while_down(self, one: Started, member: _Member) -> None:
+        """Judges a log that is not the one that its member had: entries that were cut off are back, or some lack."""
+        self._wrong("log changed", f"{one.member} starts with a log that is not the one it had")
+        member.log = KnownLog()
+        self._wrote(Wrote(one.at, one.member, one.entries))
 
     def _stopped(self, one: Stopped) -> None:
         member = self._members[one.member]
@@ -260,8 +276,7 @@ class _Check:
             self._wrong(
                 "commit of an earlier term", f"{one.member} in term {one.term}: {one.index}@{entry.term}"
             )
-        logs = [other.before_replacement or other.log for other in self._members.values()]
-        holders = sum(log.holds_safely(entry, self._is_synced) for log in logs)
+        holders = sum(other.holds_safely(entry, self._is_synced) for other in self._members.values())
         if holders < self._quorum:
             self._wrong("commit without a majority", f"{one.index}@{entry.term} is safe at {holders}")
 
@@ -292,12 +307,15 @@ class _Check:
             self._wrong("append answered twice", f"{one.name} at {one.member}: {one.outcome}")
             return
         self._answered.add(one.name)
-        if one.at > append.deadline + MAX_LATE_MS:
-            self._wrong("append not answered", f"{one.name} in time, at {one.member}: {one.outcome}")
         if one.outcome is AppendOutcome.COMMITTED:
             committed = self._committed.get(append.index)
             if committed is None or committed[0].body != one.name:
                 self._wrong("acknowledged, not committed", f"{one.name} at {append.index}@{append.term}")
+
+    def _deadlines_passed(self, one: DeadlinesPassed) -> None:
+        for append in self._members[one.member].appends.values():
+            if append.deadline <= one.until:
+                self._wrong("append not answered", f"{append.name} at {one.member}, at its deadline")
 
     def _requested(self, one: Requested) -> None:
         self._members[one.member].requests[one.request_id] = one
@@ -320,6 +338,7 @@ _RULES: dict[type, Callable[[_Check, Any], None]] = {
     Accepted: _Check._accepted,
     Alone: _Check._alone,
     Committed: _Check._commit,
+    DeadlinesPassed: _Check._deadlines_passed,
     Ended: _Check._ended,
     Expired: _Check._expired,
     Flushed: _Check._flushed,

@@ -39,10 +39,18 @@ def _kill_soon(world: "World") -> None:
 
 
 def _replace_disk(world: "World") -> None:
-    """Gives a member an empty disk, unless another one still lacks what it lost."""
+    """Gives a member an empty disk, unless another one still lacks what it lost.
+
+    Sometimes the present leader is cut off at the same time, so that earlier ones are heard by the new disk.
+    """
     member = _victim(world)
-    if member is not None and all(one.disk.saved.joined for one in world.members.values()):
-        world.die(member, Stop.DISK_LOST)
+    if member is None or not all(one.disk.saved.joined for one in world.members.values()):
+        return
+    world.die(member, Stop.DISK_LOST)
+    leading = [one for one in world.members.values() if one.node and one.node.role is Role.LEADER]
+    if leading and world.chance.random() < LEADER_SHARE:
+        last = max(leading, key=lambda one: one.node.term if one.node else 0)
+        _cut_off(world, {last.name})
 
 
 def _cut_group(world: "World") -> None:
@@ -50,7 +58,14 @@ def _cut_group(world: "World") -> None:
     names = list(world.members)
     leader = world.leader()
     world.chance.shuffle(names)
-    side = {leader.name} if leader and world.chance.random() < LEADER_SHARE else set(names[: len(names) // 2])
+    _cut_off(
+        world,
+        {leader.name} if leader and world.chance.random() < LEADER_SHARE else set(names[: len(names) // 2]),
+    )
+
+
+def _cut_off(world: "World", side: set[str]) -> None:
+    names = list(world.members)
     ways = {(one, other) for one in names for other in names if (one in side) != (other in side)}
     _cut(world, ways, f"{' '.join(sorted(side))} cut off")
 

@@ -27,6 +27,8 @@ class Started(NamedTuple):
     term: int
     committed_index: int
     joined: bool
+    entries: tuple[PushedEntry, ...] = ()
+    """The log, as it was found."""
 
     def __str__(self) -> str:
         return f"{self.member} starts, term {self.term}, commit {self.committed_index}, joined {self.joined}"
@@ -179,6 +181,17 @@ class Outcome(NamedTuple):
         return f"{self.member} answers append {self.name}: {self.outcome}"
 
 
+class DeadlinesPassed(NamedTuple):
+    """A member has answered all appends whose deadline was not later than `until`."""
+
+    at: float
+    member: MemberId
+    until: float
+
+    def __str__(self) -> str:
+        return f"{self.member} has answered the appends that were due"
+
+
 class Requested(NamedTuple):
     """A member received a request that it has to answer."""
 
@@ -259,6 +272,7 @@ Occurrence = (
     | Committed
     | Accepted
     | Outcome
+    | DeadlinesPassed
     | Requested
     | Responded
     | Alone

@@ -15,6 +15,7 @@ from tests.simulation.raft.history import (
     Accepted,
     Alone,
     Committed,
+    DeadlinesPassed,
     Expired,
     Flushed,
     Granted,
@@ -42,8 +43,8 @@ from turbopump.raft import (
     Effect,
     Event,
     Node,
-    PendingAppends,
     PeerTakesBatches,
+    PendingAppends,
     Received,
     Respond,
     Role,
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from tests.simulation.raft.world import World
 
 APPEND_WAIT_MS = 2500
-CHECKPOINT_MS = 3000
-"""How often the commit index is noted on disk."""
+NOTED_SHARE = 0.3
+"""How many commits are noted on disk; a driver does that every few seconds."""
 MAX_TIMEOUTS_ALONE = 2
 """A leader without a majority steps down after one timeout; the rest is for late ticks."""
 NEVER = float("inf")
@@ -93,7 +94,6 @@ class Member:
         self.flush_ms = world.plan.flush_ms
         self._rate = clock_rate
         self._offset = 1_000_000 * world.chance.random()
-        self._noted_at = 0.0
         self._reset()
 
     def _reset(self) -> None:
@@ -105,6 +105,7 @@ class Member:
         self._has_grown = False
         self._flush_to: int | None = None
         self._tick_at = NEVER
+        self._deadline_ms = 0
         self._led_term: int | None = None
         self._requests: dict[int, tuple[MemberId, int, OutgoingRequest, IncomingRequest]] = {}
         self._heard: dict[MemberId, int] = {}
@@ -122,7 +123,11 @@ class Member:
 
     def _schedule_tick(self) -> None:
         assert self.node is not None
-        at = self.world_time(self.node.deadline_ms + 0.01)
+        self._deadline_ms = self.node.deadline_ms
+        self._await_deadline()
+
+    def _await_deadline(self) -> None:
+        at = self.world_time(self._deadline_ms + 0.01)
         if at <= self.world.now:
             at = self.world.now + 1  # a driver turns to other work in between
         if at < self._tick_at:
@@ -135,8 +140,8 @@ class Member:
         if life != self.life or at != self._tick_at or self.node is None:
             return
         self._tick_at = NEVER
-        if self.now_ms() < self.node.deadline_ms:
-            self._schedule_tick()
+        if self.now_ms() < self._deadline_ms:
+            self._await_deadline()
         else:
             self.do(self._tick)
 
@@ -164,7 +169,8 @@ class Member:
             self.config, disk.start_state(), disk.log, random.Random(world.chance.random())
         )
         node = self.node
-        world.note(Started(world.now, self.name, node.term, node.committed_index, disk.saved.joined))
+        found = tuple(disk.log.entries)
+        world.note(Started(world.now, self.name, node.term, node.committed_index, disk.saved.joined, found))
         self._run(Tick())
         if world.plan.take_batches:
             for peer in self.config.peers:
@@ -255,7 +261,12 @@ class Member:
 
     def _expire_due(self, life: int) -> None:
         if life == self.life:
-            self.do(lambda: self.pending.expire(self.now_ms()))
+            self.do(self._expire_appends)
+
+    def _expire_appends(self) -> None:
+        now_ms = self.now_ms()
+        self.pending.expire(now_ms)
+        self.world.note(DeadlinesPassed(self.world.now, self.name, self.world_time(now_ms)))
 
     def _append_done(self, name: str, result: AppendResult) -> None:
         self.world.note(Outcome(self.world.now, self.name, name, result.outcome))
@@ -401,8 +412,7 @@ class Member:
         world.note(
             Committed(world.now, self.name, self._led_term if leads else node.term, effect.index, leads)
         )
-        if world.now > self._noted_at + CHECKPOINT_MS:
-            self._noted_at = world.now
+        if world.chance.random() < NOTED_SHARE:
             self.disk.committed_index = effect.index
         self.pending.committed(effect.index)
         world.committed(self, effect.index)

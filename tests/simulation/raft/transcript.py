@@ -1,11 +1,11 @@
 """What happened before an anomaly, in lines that one can read."""
 
 from tests.simulation.raft.check import Anomaly
-from tests.simulation.raft.history import Flushed, History, Requested, Responded, Spoke
+from tests.simulation.raft.history import DeadlinesPassed, Flushed, History, Requested, Responded, Spoke
 
 MAX_LINES = 60
 MAX_LINES_AFTER = 3
-_REPEATED = (Flushed, Requested, Responded, Spoke)
+_REPEATED = (DeadlinesPassed, Flushed, Requested, Responded, Spoke)
 """Messages say the same, or nothing of interest happened."""
 
 

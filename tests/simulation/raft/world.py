@@ -69,6 +69,11 @@ class World:
             self.note(Stuck(self.now, self._why_stuck()))
         self._pass_time(self.now + SETTLE_MS, is_settling=True)
         self.note(Ended(self.now))
+        return self.history
+
+    @property
+    def history(self) -> History:
+        """What has happened so far."""
         return History(self.plan.members, self.plan.has_power_cuts, self.occurrences)
 
     # --- what members, network and faults use --------------------------------------------------------------
