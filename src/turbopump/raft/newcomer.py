@@ -2,11 +2,12 @@
 
 An earlier disk of the same member may have been lost. Its votes are forgotten, and so are the entries that it
 acknowledged: with a second vote in a term, or a vote for a log without those entries, two members could elect
-a leader that lacks what was committed. So a newcomer takes entries and acknowledges them, which is safe, but
-neither votes nor stands for election before it has joined:
+a leader that lacks what was committed. So a newcomer neither votes nor stands for election before it has joined:
 
 1. Every other member has told it its term since it was started. A vote of the lost disk was given to one of
-   them, or to itself, in a term that is not later than the latest of these.
+   them, or to itself, in a term that is not later than the latest of these. Before that, and from leaders of
+   earlier terms, it takes no entries either: the lost disk may have elected another leader since, and an
+   acknowledgement would let the earlier one commit.
 2. It follows a leader of that term or a later one, and holds that leader's log up to the highest index that
    the leader has mentioned since: what the lost disk acknowledged is among it. It then counts as having voted
    for that leader in that term.
@@ -61,6 +62,11 @@ class Newcomer:
         if push.term == self._leader_term:
             last = push.entries[-1].index if push.entries else NO_INDEX
             self._leader_index = max(self._leader_index, last, push.commit_index)
+
+    @property
+    def may_acknowledge(self) -> bool:
+        """Whether the leader that it follows cannot be one that the lost disk helped to replace."""
+        return self._has_asked_all and self._member.term >= self._latest_term
 
     def join_if_possible(self, verified_index: int | None) -> bool:
         """Joins when it is safe; returns True when the node begins in a new term."""

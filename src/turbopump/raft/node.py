@@ -241,10 +241,14 @@ class Node:
             member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
         elif member.leader != sender:
             member.respond(request_id, answer_to(member, push, RaftCode.INCONSISTENT_LEADER))
-        else:
-            if not member.joined:
-                self._newcomer.pushed(push)
+        elif member.joined:
             self._state.pushes.received(request_id, push)
+        else:
+            self._newcomer.pushed(push)
+            if self._newcomer.may_acknowledge:
+                self._state.pushes.received(request_id, push)
+            else:
+                member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
 
     def _refusal(self, sender: MemberId, term: int) -> RaftCode | None:
         """Returns why a leader's request is not listened to; None: it is."""
