@@ -74,3 +74,21 @@ def test_a_newcomer_takes_the_entries_of_the_leader_of_the_latest_term() -> None
     assert _answers(effects) == []  # not before it is safe
 
 
+def test_a_newcomer_is_not_counted_among_those_that_answered_a_candidate() -> None:
+    node = _newcomer()
+    effects = node.step(10, Received(1, "n1", VoteRequest(term=5, end_index=3, end_term=4)))
+    assert _answers(effects) == [VoteAnswer(0, VoteResult.UNKNOWN)]
+    assert node.voted_for is None
+
+
+def test_a_candidate_with_a_shorter_log_than_all_voters_does_not_raise_the_term() -> None:
+    config = NodeConfig("n0", ("n0", "n1", "n2"))
+    node = Node(config, SavedState(term=4), MemoryLog([1]), random.Random(1))
+    node.step(0, Tick())
+    asked = [one.request for one in node.step(1000, Tick()) if isinstance(one, Send)]
+    assert isinstance(asked[0], VoteRequest)
+    node.step(1010, Answered("n1", asked[0], VoteAnswer(4, VoteResult.REJECT_SMALL_LEDGER_END_INDEX)))
+    node.step(1010, Answered("n2", asked[0], VoteAnswer(0, VoteResult.UNKNOWN)))
+    assert node.deadline_ms >= 1010 + config.shorter_log_wait_ms + config.min_vote_wait_ms
+    node.step(node.deadline_ms, Tick())
+    assert node.term == 4
