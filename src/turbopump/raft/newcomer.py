@@ -2,7 +2,8 @@
 
 An earlier disk of the same member may have been lost. Its votes are forgotten, and so are the entries that it
 acknowledged: with a second vote in a term, or a vote for a log without those entries, two members could elect
-a leader that lacks what was committed. So a newcomer neither votes nor stands for election before it has joined:
+a leader that lacks what was committed. So a newcomer neither votes nor stands for election before it has
+joined:
 
 1. Every other member has told it its term since it was started. A vote of the lost disk was given to one of
    them, or to itself, in a term that is not later than the latest of these. Before that, and from leaders of

@@ -15,8 +15,8 @@ def decide(member: Member, candidate: MemberId, request: VoteRequest) -> VoteRes
     if request.term < member.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
     if not member.joined:
-        # The disk that was lost may have held a vote, and entries that the candidate lacks. The candidate must
-        # not count it among those that it could win: one with a shorter log would raise the term for ever.
+        # The disk that was lost may have held a vote, and entries that the candidate lacks. It does not count
+        # as an answer: a candidate with a shorter log than all voters would raise the term for ever.
         return VoteResult.UNKNOWN
     if request.term > member.term:
         return VoteResult.REJECT_TERM_NOT_READY

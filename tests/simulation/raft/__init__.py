@@ -1,11 +1,11 @@
 """Simulates a DLedger group: pure nodes, a network, disks and clocks, from one seed, without an event loop.
 
     python -m tests.simulation.raft --seeds 2000 --jobs 2       runs many seeds, prints those that fail
-    python -m tests.simulation.raft --seed 17 --nodes 5         repeats one seed, and prints what led to its failure
+    python -m tests.simulation.raft --seed 17 --nodes 5         repeats one seed, prints what led to a failure
     python -m tests.simulation.raft.bugs "two votes in a term"  plants an error, which the checker must find
 
-`world.py` runs a seed, `member.py` drives a node, `network.py` carries messages, `faults.py` has what goes wrong,
-`check.py` judges the history. `bugs.py` plants errors into the node.
+`world.py` runs a seed, `member.py` drives a node, `network.py` carries messages, `faults.py` has what goes
+wrong, `check.py` judges the history. `bugs.py` plants errors into the node.
 """
 
 from tests.simulation.raft.check import Anomaly, check

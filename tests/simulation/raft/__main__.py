@@ -64,7 +64,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
 
 
 def _verdict(nodes: int | None, seed: int) -> tuple[int, str, float, float]:
-    """Runs a seed; returns its first failure (or nothing), how long progress took, and how long the run was."""
+    """Runs a seed; returns its first failure (or nothing), how long progress took, and the run."""
     try:
         world = World(seed, nodes)
         found = check(world.run())

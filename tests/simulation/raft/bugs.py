@@ -15,18 +15,19 @@ from unittest import mock
 from tests.simulation.raft.check import check
 from tests.simulation.raft.disk import MemberDisk, SimulatedLog
 from tests.simulation.raft.world import World
-from turbopump.raft.incoming_pushes import IncomingPushes
-from turbopump.raft.leader import Leader
-from turbopump.raft.member import Member as NodeState
-from turbopump.raft.progress import FollowerProgress
 
 from turbopump.raft import AppendEntries, Commit, Save, Truncate, votes
 from turbopump.raft import candidate as candidate_module
 from turbopump.raft import node as node_module
 from turbopump.raft.config import SavedState
+from turbopump.raft.incoming_pushes import IncomingPushes
+from turbopump.raft.leader import Leader
+from turbopump.raft.member import Member as NodeState
 from turbopump.raft.messages import RaftCode, VoteResult
+from turbopump.raft.newcomer import Newcomer
 from turbopump.raft.node import Node
 from turbopump.raft.pending_appends import PendingAppends
+from turbopump.raft.progress import FollowerProgress
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -68,7 +69,7 @@ def _changed_effects(change: Callable[[Node, list[Any]], list[Any]]) -> Iterator
         yield
 
 
-# --- votes and terms -------------------------------------------------------------------------------------------
+# --- votes and terms ---
 
 
 def _answer_before_saving(node: Node, effects: list[Any]) -> list[Any]:
@@ -104,10 +105,13 @@ def _vote_again(member: NodeState, request: Any, result: VoteResult) -> VoteResu
     return VoteResult.ACCEPT if refused and member.joined and request.term == member.term else result
 
 
-@contextlib.contextmanager
-def _ignore_logs() -> Iterator[None]:
-    with mock.patch.object(votes, "_shorter_log", lambda member, request: None):
-        yield
+def _answer_as_a_voter(member: NodeState, request: Any, result: VoteResult) -> VoteResult:
+    return VoteResult.REJECT_ALREADY_VOTED if result is VoteResult.UNKNOWN else result
+
+
+def _ignore_logs() -> contextlib.AbstractContextManager[Any]:
+    """Compares no logs before a vote."""
+    return mock.patch.object(votes, "_shorter_log", return_value=None)
 
 
 @contextlib.contextmanager
@@ -135,7 +139,7 @@ def _lead_again_in_a_term() -> Iterator[None]:
         yield
 
 
-# --- commits ---------------------------------------------------------------------------------------------------
+# --- commits ---
 
 
 def _commit_any_term(self: Leader) -> None:
@@ -215,7 +219,7 @@ def _never_lower_acknowledged_index() -> Iterator[None]:
         yield
 
 
-# --- logs ------------------------------------------------------------------------------------------------------
+# --- logs ---
 
 
 def _answer_before_sync(self: IncomingPushes, waiting: Any) -> None:
@@ -243,15 +247,20 @@ def _acknowledge_unsynced() -> Iterator[None]:
 def _bring_back_what_was_cut() -> Iterator[None]:
     """Truncates in memory only: after a crash, the entries that were cut off are in the log again."""
     truncate, cut_power = SimulatedLog.truncate, MemberDisk.cut_power
+    is_crash = False
     tails: dict[int, tuple[SimulatedLog, tuple[Any, ...]]] = {}
 
     def remember(self: SimulatedLog, after_index: int) -> None:
-        if tail := tuple(entry for entry in self.entries if entry.index > after_index):
+        tail = tuple(entry for entry in self.entries if entry.index > after_index)
+        if tail and not is_crash:
             tails[id(self)] = (self, tail)
         truncate(self, after_index)
 
     def resurrect(self: MemberDisk, chance: Any) -> None:
+        nonlocal is_crash
+        is_crash = True
         cut_power(self, chance)
+        is_crash = False
         _, tail = tails.pop(id(self.log), (self.log, ()))
         kept = [entry for entry in tail if entry.index > self.log.end_index]
         if kept and kept[0].index == self.log.end_index + 1:
@@ -304,7 +313,7 @@ def _take_without_truncating(self: IncomingPushes, pushes: Any) -> None:
         self._unsynced.append(waiting)
 
 
-# --- answers and roles -----------------------------------------------------------------------------------------
+# --- answers and roles ---
 
 
 def _forget_appends(self: PendingAppends) -> None:
@@ -344,6 +353,18 @@ BUGS = (
         _forget_that_it_is_new,
         ("two votes", "two leaders", "leader lacks a committed entry", "two committed entries"),
         200,
+    ),
+    Bug(
+        "an empty disk acknowledges at once",
+        _replaced(Newcomer, "may_acknowledge", True),
+        ("two committed entries", "leader lacks a committed entry"),
+        5000,
+    ),
+    Bug(
+        "an empty disk counts as an answer",
+        lambda: _decide_otherwise(_answer_as_a_voter),
+        ("no progress",),
+        1000,
     ),
     Bug("leader again in its term", _lead_again_in_a_term, ("log matching", "two committed entries"), 200),
     Bug(

@@ -1,7 +1,7 @@
 """Judges the history of a group: the promises of Raft, of the answers, and of progress after the last fault.
 
 Pure: a history goes in, anomalies come out. Each member's log is followed as it was written, cut and lost.
-Log matching needs no comparison of whole logs: an entry is known by index and term, and so is the one before it.
+Log matching needs no comparison of whole logs: an entry is known by index and term, and so is the one before.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ from turbopump.raft.messages import MemberId, PushedEntry
 from turbopump.raft.pending_appends import AppendOutcome
 
 MAX_ANSWER_MS = 5_000
-"""By when a request is answered by a member that runs: a transfer waits 3 s, a push 1 s for the entries before it,
+"""By when a request is answered by a member that runs: a transfer waits 3 s, a push 1 s for entries before it,
 by clocks that may be slow by a third."""
 MAX_LATE_MS = 12_000
 """How much later a member answers that was stopped for a while, or has a slow disk."""
@@ -120,7 +120,7 @@ class _Check:
             self._wrong("term fell", f"{one.member} starts in term {one.term} after {member.saved[0]}")
 
     def _changed_while_down(self, one: Started, member: _Member) -> None:
-        """Judges a log that is not the one that its member had: entries that were cut off are back, or some lack."""
+        """Judges a log that is not the one that its member had: entries that were cut off are back."""
         self._wrong("log changed", f"{one.member} starts with a log that is not the one it had")
         member.log = KnownLog()
         self._wrote(Wrote(one.at, one.member, one.entries))
@@ -163,7 +163,7 @@ class _Check:
             log.append(entry)
 
     def _match(self, name: MemberId, entry: PushedEntry, before: int | None) -> None:
-        """Compares an entry, and the term of the one before it, with those of its index and term elsewhere."""
+        """Compares an entry, and the term of the one before it, with the same entry elsewhere."""
         key = (entry.index, entry.term)
         known = self._entries.get(key)
         if known is None:
@@ -295,7 +295,7 @@ class _Check:
             if term > one.term and not log.has(entry):
                 self._wrong(
                     "leader lacks a committed entry",
-                    f"{self._leaders[term]}, term {term}: {entry.index}@{entry.term}, committed in {one.term}",
+                    f"{self._leaders[term]}, term {term}: {entry.index}@{entry.term} of term {one.term}",
                 )
 
     def _accepted(self, one: Accepted) -> None:

@@ -17,16 +17,25 @@ MAX_DOWN_MS = 10_000
 MAX_FREEZE_MS = 8_000
 MAX_CUT_MS = 12_000
 MAX_EFFECTS_TO_DEATH = 8
+MAX_APPENDS_BEFORE_FAULT = 4
+MAX_MOMENT_MS = 20
 LEADER_SHARE = 0.5
 """How often a fault meets a leader."""
 
 
 def _kill(world: "World") -> None:
     if (member := _victim(world)) is not None:
+        _append_some(world)
+        world.later(MAX_MOMENT_MS * world.chance.random(), _die, world, member, member.life)
+
+
+def _die(world: "World", member: "Member", life: int) -> None:
+    if member.life == life:
         world.die(member)
 
 
 def _kill_all(world: "World") -> None:
+    _append_some(world)
     for member in list(world.members.values()):
         if member.node is not None:
             world.die(member)
@@ -36,6 +45,13 @@ def _kill_soon(world: "World") -> None:
     """Lets a member die between two of its next effects."""
     if (member := _victim(world)) is not None:
         member.fuse = int(world.chance.random() * MAX_EFFECTS_TO_DEATH)
+        _append_some(world)
+
+
+def _append_some(world: "World") -> None:
+    """Lets a leader have entries that others lack, sometimes."""
+    if world.chance.random() < 0.5:
+        world.append_at_leader("a", 1 + int(MAX_APPENDS_BEFORE_FAULT * world.chance.random()))
 
 
 def _replace_disk(world: "World") -> None:
@@ -82,6 +98,7 @@ def _cut_ways(world: "World") -> None:
 
 def _cut(world: "World", ways: set[tuple[str, str]], text: str) -> None:
     world.network.cut = ways
+    _append_some(world)
     world.note(Note(world.now, text))
     world.later(MAX_CUT_MS * world.chance.random() ** 2, _heal, world, ways)
 
@@ -118,11 +135,7 @@ def _slow_disk(world: "World") -> None:
     member = world.chance.choice(list(world.members.values()))
     member.save_ms, member.flush_ms = 300 * world.chance.random(), 1000 * world.chance.random()
     world.note(Note(world.now, f"slow disk of {member.name}: {member.save_ms:.0f}, {member.flush_ms:.0f} ms"))
-    world.later(MAX_FREEZE_MS * world.chance.random(), _fast_disk, world, member)
-
-
-def _fast_disk(world: "World", member: "Member") -> None:
-    member.save_ms, member.flush_ms = world.plan.save_ms, world.plan.flush_ms
+    world.later(MAX_FREEZE_MS * world.chance.random(), member.usual_disk)
 
 
 def _transfer(world: "World") -> None:

@@ -1,6 +1,6 @@
 """What happened in a simulated group, in order: what the checker judges, and what a transcript shows.
 
-Times are milliseconds of virtual time. Messages are kept only for a transcript: a seed that fails is run again.
+Times are milliseconds of virtual time. Messages are kept only for a transcript: a failing seed is run again.
 """
 
 from enum import StrEnum
@@ -58,7 +58,7 @@ class Wrote(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """A member removed the entries above `after_index`; or its whole log, which begins with `replacement` now."""
+    """A member removed the entries above `after_index`, or its whole log, which begins with `replacement`."""
 
     at: float
     member: MemberId

@@ -1,7 +1,7 @@
 """Drives one node: performs its effects as `effects.py` says, and hands it what happens.
 
-A member that waits for its disk, or is stopped for a while, takes in what happened meanwhile afterwards. With a
-fuse set, it dies between two effects.
+A member that waits for its disk, or is stopped for a while, takes in afterwards what happened meanwhile.
+With a fuse set, it dies between two effects.
 """
 
 import random
@@ -80,7 +80,7 @@ NEVER = float("inf")
 class Member:
     """A member of the group: a disk, and while it runs a node."""
 
-    def __init__(self, world: "World", name: MemberId, clock_rate: float) -> None:
+    def __init__(self, world: "World", name: MemberId, clock_rate: float, flush_ms: float) -> None:
         self.world = world
         self.name = name
         self.config = world.plan.config(name)
@@ -90,8 +90,8 @@ class Member:
         """How often it was started or stopped: what is meant for an earlier life is lost."""
         self.fuse: int | None = None
         """After so many effects the member dies."""
-        self.save_ms = world.plan.save_ms
-        self.flush_ms = world.plan.flush_ms
+        self.usual_flush_ms = flush_ms
+        self.usual_disk()
         self._rate = clock_rate
         self._offset = 1_000_000 * world.chance.random()
         self._reset()
@@ -177,7 +177,7 @@ class Member:
                 self.do(self._run, PeerTakesBatches(peer))
 
     def stop(self, how: Stop) -> None:
-        """Ends the process, and loses what `how` says. An unfinished write of the state may be on disk or not."""
+        """Ends the process, and loses what `how` says. An unfinished `Save` may be on disk or not."""
         self.life += 1
         self.node = None
         self.fuse = None
@@ -190,6 +190,10 @@ class Member:
             self.disk = MemberDisk(joined=False)
         self.world.note(Stopped(self.world.now, self.name, how, self.disk.log.end_index))
         self.world.network.stopped(self)
+
+    def usual_disk(self) -> None:
+        """Lets the disk be as fast as it was at first."""
+        self.save_ms, self.flush_ms = self.world.plan.save_ms, self.usual_flush_ms
 
     def freeze(self) -> None:
         """Stops the process from running, as a debugger or a busy machine does."""

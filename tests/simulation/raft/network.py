@@ -1,4 +1,4 @@
-"""The network between members: delays, losses, repetitions, broken connections, partitions in one or both ways.
+"""The network between members: delays, losses, repetitions, partitions in one or both ways.
 
 Messages overtake one another freely. What is on its way to a process that ends is lost with its connection.
 """

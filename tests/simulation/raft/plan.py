@@ -24,7 +24,7 @@ class Plan:
     is_new_group: bool
     """No member finds anything of its own at the first start."""
     speed: float
-    """Waits of the nodes are this part of their defaults."""
+    """Waits of the nodes are this part of their defaults; votes need a network and disks that are faster."""
     clock_rates: tuple[float, ...]
     preferred_leaders: tuple[MemberId, ...]
     take_batches: bool
@@ -41,7 +41,8 @@ class Plan:
     slow_delay_ms: float
     tick_late_ms: float
     save_ms: float
-    flush_ms: float
+    flush_ms: tuple[float, ...]
+    """Of each member's disk."""
 
     def config(self, own_id: MemberId) -> NodeConfig:
         """Returns the settings of a member."""
@@ -60,14 +61,13 @@ class Plan:
             not_follower_wait_ms=scaled(500),
             push_timeout_ms=scaled(1000),
             gap_wait_ms=scaled(1000),
-            commit_push_ms=scaled(1000),
             transfer_interval_ms=scaled(1000),
             transfer_timeout_ms=scaled(3000),
             max_transfer_lag=5,
             preferred_leaders=self.preferred_leaders,
-            max_outstanding_pushes=6,
+            max_outstanding_pushes=12,
             max_batch_entries=4,
-            max_early_pushes=6,
+            max_early_pushes=12,
         )
 
 
@@ -78,24 +78,25 @@ def plan_of(seed: int, members: int | None, fault_kinds: tuple[str, ...]) -> Pla
     has_power_cuts = chance.random() < POWER_CUT_SHARE
     kinds = tuple(kind for kind in fault_kinds if chance.random() < 0.5)
     spread = chance.choice((0.0, 0.05, 0.3))
+    speed = chance.choice((0.2, 0.4, 0.7, 1.0))
     return Plan(
         members=names,
         has_power_cuts=has_power_cuts,
         is_new_group=chance.random() < NEW_GROUP_SHARE,
-        speed=chance.choice((0.4, 0.7, 1.0)),
+        speed=speed,
         clock_rates=tuple(1 + spread * (2 * chance.random() - 1) for _ in names),
         preferred_leaders=(chance.choice(names),) if chance.random() < PREFERRED_SHARE else (),
         take_batches=chance.random() < 0.5,
         fault_kinds=kinds or fault_kinds,
-        fault_ms=15_000 + 20_000 * chance.random(),
-        fault_interval_ms=chance.choice((700.0, 2_000.0, 5_000.0)),
+        fault_ms=12_000 + 18_000 * chance.random(),
+        fault_interval_ms=chance.choice((500.0, 1_500.0, 4_000.0)),
         append_interval_ms=chance.choice((300.0, 1_000.0, 2_000.0, 4_000.0)),
         drop=chance.choice((0.0, 0.0, 0.02, 0.2)),
         duplicate=chance.choice((0.0, 0.0, 0.05, 0.2)),
         slow=chance.choice((0.0, 0.0, 0.05, 0.2)),
-        delay_ms=chance.choice((1.0, 10.0, 80.0)),
+        delay_ms=speed * chance.choice((2.0, 10.0, 80.0)),
         slow_delay_ms=chance.choice((300.0, 3_000.0, 10_000.0)),
         tick_late_ms=chance.choice((0.0, 5.0, 50.0)),
-        save_ms=chance.choice((0.0, 0.0, 5.0, 60.0)),
-        flush_ms=chance.choice((1.0, 10.0, 100.0)),
+        save_ms=speed * chance.choice((0.0, 0.0, 5.0, 60.0)),
+        flush_ms=tuple(speed * chance.choice((1.0, 10.0, 10.0, 300.0)) for _ in names),
     )

@@ -19,7 +19,7 @@ from turbopump.raft import AppendOutcome, AppendResult, Node, NodeConfig, Role, 
 from turbopump.raft.messages import MemberId
 
 MAX_CALM_TIMEOUTS = 12
-"""Leader timeouts (6 s by default) from the last fault to the commit of a new append at every running member."""
+"""Leader timeouts (6 s by default) from the last fault to a new append that every running member commits."""
 SETTLE_MS = 6_000
 """How long a run goes on after that, so that all that was asked is answered."""
 MAX_HAPPENINGS = 60_000
@@ -50,8 +50,10 @@ class World:
         self._is_done = False
         self.network = Network(self)
         self.members: dict[MemberId, Member] = {
-            name: Member(self, name, rate)
-            for name, rate in zip(self.plan.members, self.plan.clock_rates, strict=True)
+            name: Member(self, name, rate, flush_ms)
+            for name, rate, flush_ms in zip(
+                self.plan.members, self.plan.clock_rates, self.plan.flush_ms, strict=True
+            )
         }
 
     def run(self) -> History:
@@ -97,7 +99,7 @@ class World:
         return Node(config, saved, log, chance)
 
     def die(self, member: Member, how: Stop | None = None) -> None:
-        """Ends a member's process, also by a power cut where there are some; it is started again some time later."""
+        """Ends a member's process, also by a power cut where there are some; it starts again later."""
         if how is None:
             how = Stop.POWER_CUT if self.plan.has_power_cuts and self.chance.random() < 0.7 else Stop.KILL
         member.stop(how)
@@ -110,8 +112,13 @@ class World:
         ]
         return self.chance.choice(leading) if leading else None
 
+    def append_at_leader(self, prefix: str, count: int) -> None:
+        """Appends what clients send to one that leads, if there is one."""
+        if (leader := self.leader()) is not None:
+            leader.append([f"{prefix}{self.next_id()}" for _ in range(count)])
+
     def append_done(self, name: str, result: AppendResult) -> None:
-        """Notes that an append was answered: the first one of the calm end is what all members must commit."""
+        """Notes an answer: the first append of the calm end is what all members must commit."""
         is_new = self._is_calm and name.startswith("calm")
         if is_new and result.outcome is AppendOutcome.COMMITTED and self._goal_index is None:
             self._goal_index = result.index
@@ -144,10 +151,8 @@ class World:
     def _append(self) -> None:
         if self._is_done:
             return
-        prefix = "calm" if self._is_calm else "a"
         count = 1 + int(self.chance.random() * APPENDS_AT_ONCE)
-        if (leader := self.leader()) is not None:
-            leader.append([f"{prefix}{self.next_id()}" for _ in range(count)])
+        self.append_at_leader("calm" if self._is_calm else "a", count)
         self.later(self._pause(self.plan.append_interval_ms), self._append)
 
     def _fault(self) -> None:
@@ -164,7 +169,7 @@ class World:
         self.network.cut, self.network.drop, self.network.slow = set(), 0.0, 0.0
         for member in self.members.values():
             member.fuse = None
-            member.save_ms, member.flush_ms = self.plan.save_ms, self.plan.flush_ms
+            member.usual_disk()
             if member.is_frozen:
                 member.thaw()
         absent = self._absent()
@@ -185,7 +190,8 @@ class World:
 
     def _why_stuck(self) -> str:
         states = [
-            f"{one.name} {one.node.role} term {one.node.term} commit {one.node.committed_index} of {one.disk.log.end_index}"
+            f"{one.name} {one.node.role} term {one.node.term} "
+            f"commit {one.node.committed_index} of {one.disk.log.end_index}"
             for one in self.members.values()
             if one.node is not None
         ]
