@@ -71,8 +71,7 @@ def _verdict(nodes: int | None, seed: int) -> tuple[int, str, float, float]:
     except Exception as error:
         return seed, f"{type(error).__name__}: {error}", 0.0, 0.0
     text = f"{found[0].name}: {found[0].what}" if found else ""
-    timeout = world.plan.config(world.plan.members[0]).leader_timeout_ms
-    return seed, text, world.calm_ms / timeout, world.now
+    return seed, text, world.calm_ms / world.plan.timeout_ms, world.now
 
 
 if __name__ == "__main__":

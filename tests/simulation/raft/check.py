@@ -38,9 +38,9 @@ from turbopump.raft.messages import MemberId, PushedEntry
 from turbopump.raft.pending_appends import AppendOutcome
 
 MAX_ANSWER_MS = 5_000
-"""By when a request is answered by a member that runs: a transfer waits 3 s, a push 1 s for entries before it,
-by clocks that may be slow by a third."""
-MAX_LATE_MS = 12_000
+"""By when a member that runs answers a request: a transfer waits 3 s, a push 1 s for those before it, by
+clocks that may be slow by a third."""
+MAX_LATE_MS = 15_000
 """How much later a member answers that was stopped for a while, or has a slow disk."""
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tests.simulation.raft.member import Member
     from tests.simulation.raft.world import World
 
-MAX_DOWN_MS = 10_000
-MAX_FREEZE_MS = 8_000
-MAX_CUT_MS = 12_000
+MAX_TIMEOUTS_FROZEN = 2
+MAX_TIMEOUTS_CUT = 3
+"""How many leader timeouts a member stands still, and ways are cut, at most."""
 MAX_EFFECTS_TO_DEATH = 8
 MAX_APPENDS_BEFORE_FAULT = 4
 MAX_MOMENT_MS = 20
@@ -50,7 +50,7 @@ def _kill_soon(world: "World") -> None:
 
 def _append_some(world: "World") -> None:
     """Lets a leader have entries that others lack, sometimes."""
-    if world.chance.random() < 0.5:
+    if not world.is_calm and world.chance.random() < 0.5:
         world.append_at_leader("a", 1 + int(MAX_APPENDS_BEFORE_FAULT * world.chance.random()))
 
 
@@ -98,15 +98,18 @@ def _cut_ways(world: "World") -> None:
 
 def _cut(world: "World", ways: set[tuple[str, str]], text: str) -> None:
     world.network.cut = ways
-    _append_some(world)
     world.note(Note(world.now, text))
-    world.later(MAX_CUT_MS * world.chance.random() ** 2, _heal, world, ways)
+    for part in (0.01, 0.1, 0.2):
+        world.later(part * world.plan.timeout_ms, _append_some, world)
+    world.later(_while(world, MAX_TIMEOUTS_CUT), _heal, world, ways)
 
 
 def _heal(world: "World", ways: set[tuple[str, str]]) -> None:
     if world.network.cut is ways:
         world.network.cut = set()
         world.note(Note(world.now, "all ways open"))
+        if "kill soon" in world.plan.fault_kinds and world.chance.random() < LEADER_SHARE:
+            _kill_soon(world)  # while logs are compared and cut
 
 
 def _break_connections(world: "World") -> None:
@@ -122,7 +125,7 @@ def _freeze(world: "World") -> None:
         return
     member.freeze()
     world.note(Note(world.now, f"{member.name} is stopped for a while"))
-    world.later(MAX_FREEZE_MS * world.chance.random() ** 2, _thaw, world, member, member.life)
+    world.later(_while(world, MAX_TIMEOUTS_FROZEN), _thaw, world, member, member.life)
 
 
 def _thaw(world: "World", member: "Member", life: int) -> None:
@@ -135,7 +138,7 @@ def _slow_disk(world: "World") -> None:
     member = world.chance.choice(list(world.members.values()))
     member.save_ms, member.flush_ms = 300 * world.chance.random(), 1000 * world.chance.random()
     world.note(Note(world.now, f"slow disk of {member.name}: {member.save_ms:.0f}, {member.flush_ms:.0f} ms"))
-    world.later(MAX_FREEZE_MS * world.chance.random(), member.usual_disk)
+    world.later(_while(world, MAX_TIMEOUTS_FROZEN), member.usual_disk)
 
 
 def _transfer(world: "World") -> None:
@@ -155,6 +158,11 @@ def _transfer(world: "World") -> None:
 def _expire(world: "World") -> None:
     if (member := _victim(world)) is not None and not member.is_busy:
         member.expire_log()
+
+
+def _while(world: "World", max_timeouts: float) -> float:
+    """Returns how long something lasts, more often short than long."""
+    return float(world.plan.timeout_ms * max_timeouts * world.chance.random() ** 2)
 
 
 def _victim(world: "World") -> "Member | None":

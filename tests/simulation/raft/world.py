@@ -24,7 +24,7 @@ SETTLE_MS = 6_000
 """How long a run goes on after that, so that all that was asked is answered."""
 MAX_HAPPENINGS = 60_000
 """A run has some thousands; one that has more has members that talk without end."""
-MAX_LATE_START_MS = 5_000
+MAX_TIMEOUTS_DOWN = 2
 ABSENT_SHARE = 0.3
 """How often a minority stays away in the calm end."""
 APPENDS_AT_ONCE = 3
@@ -45,7 +45,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
         self._ids = 0
-        self._is_calm = False
+        self.is_calm = False
         self._goal_index: int | None = None
         self._is_done = False
         self.network = Network(self)
@@ -59,13 +59,14 @@ class World:
     def run(self) -> History:
         """Runs the world to its end, and returns what happened."""
         for member in self.members.values():
-            self.later(MAX_LATE_START_MS * self.chance.random() ** 4, self._start, member, member.life)
+            late_ms = self.plan.timeout_ms * self.chance.random() ** 4
+            self.later(late_ms, self._start, member, member.life)
         self.later(0, self._append)
         self.later(self._pause(self.plan.fault_interval_ms), self._fault)
         self._pass_time(self.plan.fault_ms)
         self._calm_down()
-        begin, timeout = self.now, self.plan.config(self.plan.members[0]).leader_timeout_ms
-        self._pass_time(begin + MAX_CALM_TIMEOUTS * timeout)
+        begin = self.now
+        self._pass_time(begin + MAX_CALM_TIMEOUTS * self.plan.timeout_ms)
         self.calm_ms = self.now - begin
         if not self._is_done:
             self.note(Stuck(self.now, self._why_stuck()))
@@ -103,7 +104,8 @@ class World:
         if how is None:
             how = Stop.POWER_CUT if self.plan.has_power_cuts and self.chance.random() < 0.7 else Stop.KILL
         member.stop(how)
-        self.later(10 + 10_000 * self.chance.random() ** 3, self._start, member, member.life)
+        down_ms = MAX_TIMEOUTS_DOWN * self.plan.timeout_ms * self.chance.random() ** 3
+        self.later(10 + down_ms, self._start, member, member.life)
 
     def leader(self) -> Member | None:
         """Returns a member that takes itself for the leader, by chance if there are several."""
@@ -119,7 +121,7 @@ class World:
 
     def append_done(self, name: str, result: AppendResult) -> None:
         """Notes an answer: the first append of the calm end is what all members must commit."""
-        is_new = self._is_calm and name.startswith("calm")
+        is_new = self.is_calm and name.startswith("calm")
         if is_new and result.outcome is AppendOutcome.COMMITTED and self._goal_index is None:
             self._goal_index = result.index
 
@@ -152,11 +154,11 @@ class World:
         if self._is_done:
             return
         count = 1 + int(self.chance.random() * APPENDS_AT_ONCE)
-        self.append_at_leader("calm" if self._is_calm else "a", count)
+        self.append_at_leader("calm" if self.is_calm else "a", count)
         self.later(self._pause(self.plan.append_interval_ms), self._append)
 
     def _fault(self) -> None:
-        if not self._is_calm:
+        if not self.is_calm:
             FAULTS[self.chance.choice(self.plan.fault_kinds)](self)
             self.later(self._pause(self.plan.fault_interval_ms), self._fault)
 
@@ -164,7 +166,7 @@ class World:
         return mean_ms * 2 * self.chance.random()
 
     def _calm_down(self) -> None:
-        self._is_calm = True
+        self.is_calm = True
         self.note(Note(self.now, "the last fault is over: all is connected"))
         self.network.cut, self.network.drop, self.network.slow = set(), 0.0, 0.0
         for member in self.members.values():
