@@ -107,7 +107,7 @@ class Candidate:
         member = self._member
         if self._votes_next_term:
             self._votes_next_term = False
-            member.enter_term(member.term + 1)
+            member.enter_term(member.term + 1, voted_for=member.config.own_id)
             member.announce()
         member.vote_round += 1
         request = VoteRequest(member.term, member.log.end_index, member.log.end_term, member.vote_round)
@@ -124,13 +124,16 @@ class Candidate:
 
     @property
     def _may_lead(self) -> bool:
-        """Whether this node voted for itself in this term, and has done so only since it was started.
+        """Whether this node voted for itself in this term, and nothing was written in it before it was started.
 
         Entries that it appended as leader of the term before it stopped may be gone from its own log and
         still be in others: it must not write other entries with the same index and term.
         """
         member = self._member
-        return member.voted_for == member.config.own_id and member.term != member.term_of_earlier_life
+        if member.led_term == member.term:
+            return True
+        is_new = member.term != member.term_of_earlier_life and member.term > member.log.end_term
+        return is_new and member.voted_for == member.config.own_id
 
     def _count(self) -> VoteCount:
         results = [answer.result for answer in self._answers.values()]

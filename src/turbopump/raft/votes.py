@@ -15,8 +15,9 @@ def decide(member: Member, candidate: MemberId, request: VoteRequest) -> VoteRes
     if request.term < member.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
     if not member.joined:
-        # The disk that was lost may have held a vote, and entries that the candidate lacks.
-        return VoteResult.REJECT_ALREADY_VOTED
+        # The disk that was lost may have held a vote, and entries that the candidate lacks. Candidates do not
+        # count this answer: one with a shorter log that did would raise the term again and again.
+        return VoteResult.UNKNOWN
     if request.term > member.term:
         return VoteResult.REJECT_TERM_NOT_READY
     if member.voted_for not in (None, candidate):
