@@ -68,6 +68,7 @@ class Candidate:
         self._vote_at_ms = vote_at_ms
         self._round_end_ms: int | None = None  # None: no round is open
         self._votes_next_term = False
+        self._revoted_term: int | None = None
         self._answers: dict[MemberId, VoteAnswer] = {}
         self._failed: set[MemberId] = set()
 
@@ -124,7 +125,7 @@ class Candidate:
 
     @property
     def _may_lead(self) -> bool:
-        """Whether this node voted for itself in this term, and nothing was written in it before it was started.
+        """Whether this node voted for itself in this term, and wrote nothing in it before it was started.
 
         Entries that it appended as leader of the term before it stopped may be gone from its own log and
         still be in others: it must not write other entries with the same index and term.
@@ -166,8 +167,11 @@ class Candidate:
         outcome = outcome_of(self._count())
         if outcome is Outcome.LEAD and self._may_lead:
             return True
-        if outcome in (Outcome.LEAD, Outcome.REVOTE_AT_ONCE):
+        if outcome is Outcome.LEAD or (
+            outcome is Outcome.REVOTE_AT_ONCE and self._revoted_term != member.term
+        ):
             self._votes_next_term = outcome is Outcome.LEAD
+            self._revoted_term = member.term
             return self._begin_round()
         wait_ms = member.vote_wait_ms()
         if outcome is Outcome.ENTER_LATER_TERM:
@@ -179,6 +183,9 @@ class Candidate:
             wait_ms += config.shorter_log_wait_ms
         elif outcome is Outcome.VOTE_NEXT_TERM:
             self._votes_next_term = True
+        elif outcome is Outcome.REVOTE_AT_ONCE:
+            # Members that need a moment to enter the term must not be asked in a tight loop.
+            wait_ms = config.not_ready_wait_ms
         self._vote_at_ms = member.now_ms + wait_ms
         return False
 

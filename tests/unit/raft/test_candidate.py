@@ -78,6 +78,14 @@ def test_members_that_are_not_ready_are_asked_again_at_once_in_the_same_term() -
     assert again[0].round > request.round
 
 
+def test_members_that_are_still_not_ready_are_asked_again_after_a_moment() -> None:
+    one = OneNode([1], SavedState(4))
+    again = answered(one, stood(one), VoteResult.REJECT_TERM_NOT_READY)
+    assert answered(one, again[0], VoteResult.REJECT_TERM_NOT_READY) == []
+    assert one.node.deadline_ms == one.now + 10
+    assert stood(one).term == 4
+
+
 def test_an_answer_to_an_earlier_round_does_not_count() -> None:
     one = OneNode([1], SavedState(4))
     request = stood(one)

@@ -1,5 +1,7 @@
 """What a follower does with the pushes of its leader."""
 
+from typing import Any
+
 import pytest
 from tests.unit.raft.kit import OneNode, only
 from tests.unit.raft.memory_log import altered, entry
@@ -11,7 +13,7 @@ COMPARE, TRUNCATE, APPEND, COMMIT = PushKind.COMPARE, PushKind.TRUNCATE, PushKin
 REFUSED = RaftCode.INCONSISTENT_STATE
 
 
-def compared(terms: list[int], index: int, **settings: object) -> OneNode:
+def compared(terms: list[int], index: int, **settings: Any) -> OneNode:
     """A follower whose log the leader of term 9 has compared up to `index`."""
     one = OneNode(terms, SavedState(9), **settings).follow()
     one.push(COMPARE, entry(index, terms[index]))
