@@ -68,6 +68,7 @@ class Candidate:
         self._vote_at_ms = vote_at_ms
         self._round_end_ms: int | None = None  # None: no round is open
         self._votes_next_term = False
+        self._revoted_term: int | None = None
         self._answers: dict[MemberId, VoteAnswer] = {}
         self._failed: set[MemberId] = set()
 
@@ -107,7 +108,7 @@ class Candidate:
         member = self._member
         if self._votes_next_term:
             self._votes_next_term = False
-            member.enter_term(member.term + 1)
+            member.enter_term(member.term + 1, voted_for=member.config.own_id)
             member.announce()
         member.vote_round += 1
         request = VoteRequest(member.term, member.log.end_index, member.log.end_term, member.vote_round)
@@ -124,13 +125,16 @@ class Candidate:
 
     @property
     def _may_lead(self) -> bool:
-        """Whether this node voted for itself in this term, and has done so only since it was started.
+        """Whether this node voted for itself in this term, and wrote nothing in it before it was started.
 
         Entries that it appended as leader of the term before it stopped may be gone from its own log and
         still be in others: it must not write other entries with the same index and term.
         """
         member = self._member
-        return member.voted_for == member.config.own_id and member.term != member.term_of_earlier_life
+        if member.led_term == member.term:
+            return True
+        is_new = member.term != member.term_of_earlier_life and member.term > member.log.end_term
+        return is_new and member.voted_for == member.config.own_id
 
     def _count(self) -> VoteCount:
         results = [answer.result for answer in self._answers.values()]
@@ -163,8 +167,11 @@ class Candidate:
         outcome = outcome_of(self._count())
         if outcome is Outcome.LEAD and self._may_lead:
             return True
-        if outcome in (Outcome.LEAD, Outcome.REVOTE_AT_ONCE):
+        if outcome is Outcome.LEAD or (
+            outcome is Outcome.REVOTE_AT_ONCE and self._revoted_term != member.term
+        ):
             self._votes_next_term = outcome is Outcome.LEAD
+            self._revoted_term = member.term
             return self._begin_round()
         wait_ms = member.vote_wait_ms()
         if outcome is Outcome.ENTER_LATER_TERM:
@@ -176,6 +183,9 @@ class Candidate:
             wait_ms += config.shorter_log_wait_ms
         elif outcome is Outcome.VOTE_NEXT_TERM:
             self._votes_next_term = True
+        elif outcome is Outcome.REVOTE_AT_ONCE:
+            # Members that need a moment to enter the term must not be asked in a tight loop.
+            wait_ms = config.not_ready_wait_ms
         self._vote_at_ms = member.now_ms + wait_ms
         return False
 

@@ -36,7 +36,7 @@ class NodeConfig:
     not_follower_wait_ms: int = 500
     """How long a leader waits for a member that does not follow yet, or cannot be reached."""
     not_ready_wait_ms: int = 10
-    """How soon a leader repeats a heartbeat to a member that only now learned of the term."""
+    """How soon a leader or a candidate asks a member again that only now learned of the term."""
     push_timeout_ms: int = 1000
     """How long a leader waits for the answer to a push before it repeats it."""
     gap_wait_ms: int = 1000

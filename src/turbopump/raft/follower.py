@@ -31,7 +31,7 @@ class Follower:
 
     @property
     def _silence_ends_ms(self) -> int:
-        return self._heard_ms + self._member.config.leader_timeout_ms
+        return self._heard_ms + self._member.config.leader_timeout_ms + 1
 
 
 def become_follower(member: Member, leader: MemberId) -> Follower:

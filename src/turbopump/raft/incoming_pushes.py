@@ -74,8 +74,8 @@ class IncomingPushes:
         """When the oldest push has waited long enough for the entries before it."""
         if not self._early:
             return None
-        oldest_ms = min(waiting.since_ms for waiting in self._early.values())
-        return oldest_ms + self._member.config.gap_wait_ms
+        oldest = next(iter(self._early.values()))  # kept in the order in which they came
+        return oldest.since_ms + self._member.config.gap_wait_ms
 
     def stop(self) -> None:
         """Answers everything that still waits: this node does not follow any longer."""

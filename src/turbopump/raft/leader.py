@@ -131,7 +131,7 @@ class Leader:
         heard = sorted((contact.heard_ms for contact in self._contacts.values()), reverse=True)
         needed = self._member.config.quorum - 1
         last_ms = heard[needed - 1] if needed else self._member.now_ms
-        return last_ms + self._member.config.leader_timeout_ms
+        return last_ms + self._member.config.leader_timeout_ms + 1
 
     def _send_heartbeats(self) -> None:
         for peer, contact in self._contacts.items():

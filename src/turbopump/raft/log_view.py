@@ -25,7 +25,10 @@ class LogView(Protocol):
 
     @property
     def synced_index(self) -> int:
-        """Entries up to here are safe, as safe as this node promises; falls when they are cut off."""
+        """Entries up to here are safe, as safe as this node promises; falls when they are cut off.
+
+        A log that was just opened is safe to its end: what a recovery finds is synced before the first step.
+        """
         ...
 
     def term_of(self, index: int) -> int | None:

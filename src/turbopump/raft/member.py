@@ -34,6 +34,8 @@ class Member:
         """The term in which this node was asked to take the leadership."""
         self.term_of_earlier_life = saved.term if saved.voted_for == config.own_id else None
         """The term in which this node may have led before it was started again."""
+        self.led_term: int | None = None
+        """The last term in which this node has led since it was started."""
         self._announced: tuple[Role, int, MemberId | None] = (self.role, self.term, None)
 
     # effects
@@ -65,10 +67,10 @@ class Member:
 
     # changes
 
-    def enter_term(self, term: int) -> None:
-        """Enters a later term, in which this node has not voted and knows no leader."""
+    def enter_term(self, term: int, voted_for: MemberId | None = None) -> None:
+        """Enters a later term, in which this node knows no leader."""
         assert term > self.term
-        self.term, self.voted_for, self.leader = term, None, None
+        self.term, self.voted_for, self.leader = term, voted_for, None
         self.save()
 
     def vote_for(self, candidate: MemberId) -> None:

@@ -34,6 +34,7 @@ from turbopump.raft.leader import Leader, become_leader
 from turbopump.raft.log_view import LogView
 from turbopump.raft.member import Member
 from turbopump.raft.messages import (
+    NO_INDEX,
     NO_TERM,
     Heartbeat,
     HeartbeatAnswer,
@@ -66,9 +67,7 @@ class Node:
         self._offer = LeadershipOffer(member)
         self._takeover = LeadershipTakeover(member)
         self._batch_peers: set[MemberId] = set()
-        self._led: tuple[int, int] | None = (
-            None  # the last term that this node led, and its first index there
-        )
+        self._first_own_index = NO_INDEX  # of the last term in which this node has led
         self._is_started = False
 
     # what a driver may ask
@@ -315,9 +314,9 @@ class Node:
         if not has_won:
             return
         member = self._member
-        if self._led is None or self._led[0] != member.term:
-            self._led = member.term, member.log.end_index + 1
-        leader = become_leader(member, self._led[1], self._batch_peers)
+        if member.led_term != member.term:
+            member.led_term, self._first_own_index = member.term, member.log.end_index + 1
+        leader = become_leader(member, self._first_own_index, self._batch_peers)
         self._become(leader)
         self._offer.led()
         leader.start()

@@ -15,8 +15,8 @@ def decide(member: Member, candidate: MemberId, request: VoteRequest) -> VoteRes
     if request.term < member.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
     if not member.joined:
-        # The disk that was lost may have held a vote, and entries that the candidate lacks. It does not count
-        # as an answer: a candidate with a shorter log than all voters would raise the term for ever.
+        # The disk that was lost may have held a vote, and entries that the candidate lacks. Candidates do not
+        # count this answer: one with a shorter log that did would raise the term again and again.
         return VoteResult.UNKNOWN
     if request.term > member.term:
         return VoteResult.REJECT_TERM_NOT_READY

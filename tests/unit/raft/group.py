@@ -263,8 +263,8 @@ class Group:
             self.say(f"{server.name} append {result.index} of t{result.term}: {result.outcome}")
 
         server.pending.wait(server.node.term, index, self.now + QUORUM_WAIT_MS, done)
-        pending = server.pending
-        self.later(QUORUM_WAIT_MS, lambda: pending.expire(self.now))
+        life = server.life
+        self.later(QUORUM_WAIT_MS, lambda: server.pending.expire(self.now) if server.life == life else None)
 
     def _flush(self, server: Server) -> None:
         if server.flush_ms == 0:

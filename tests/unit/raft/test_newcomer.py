@@ -1,94 +1,166 @@
-"""A node on an empty disk: what it may acknowledge before it knows that no vote and no entry was lost."""
+"""A node with an empty disk: when it may vote."""
 
-import random
+from tests.unit.raft.kit import OneNode, only, sent
+from tests.unit.raft.memory_log import entry
 
-from tests.unit.raft.memory_log import MemoryLog
-
-from turbopump.raft import Answered, Node, NodeConfig, Received, Respond, SavedState, Send, Tick
-from turbopump.raft.effects import Effect
+from turbopump.raft import PeerUnreachable, Role, Save, SavedState, Truncate
 from turbopump.raft.messages import (
-    NO_TERM,
     Heartbeat,
-    PeerAnswer,
-    Push,
-    PushedEntry,
     PushKind,
     RaftCode,
+    TransferRequest,
     VoteAnswer,
     VoteRequest,
     VoteResult,
 )
 from turbopump.raft.newcomer import QUESTION
 
-FIRST = PushedEntry(0, 1, 0, 148, 0, "x")
-HAS_ENTRIES = VoteResult.REJECT_EXPIRED_LEDGER_TERM
+NEW = SavedState(joined=False)
+HAS_ENTRIES, IS_EMPTY = VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_EXPIRED_VOTE_TERM
 
 
-def _newcomer() -> Node:
-    config = NodeConfig("n2", ("n0", "n1", "n2"))
-    node = Node(config, SavedState(joined=False), MemoryLog(), random.Random(1))
-    asked = [one for one in node.step(0, Tick()) if isinstance(one, Send)]
-    assert {one.to for one in asked} == {"n0", "n1"}
-    assert all(isinstance(one.request, VoteRequest) and one.request.term == NO_TERM for one in asked)
-    return node
+def told(one: OneNode, peer: str, term: int, result: VoteResult = HAS_ENTRIES) -> None:
+    one.answer(peer, QUESTION, VoteAnswer(term, result))
 
 
-def _follow(node: Node, leader: str, term: int) -> None:
-    for number in (1, 2):  # the first one only makes the term known
-        node.step(10, Received(number, leader, Heartbeat(term)))
-    assert node.leader == leader
+def test_it_asks_all_others_for_their_terms_until_they_answer() -> None:
+    one = OneNode(saved=NEW)
+    assert sent(one.effects, VoteRequest) == [("n1", QUESTION), ("n2", QUESTION)]
+    told(one, "n1", 4)
+    assert sent(one.tick(500), VoteRequest) == [("n2", QUESTION)]
+    told(one, "n2", 4)
+    assert not sent(one.tick(5000), VoteRequest)
 
 
-def _pushed(node: Node, leader: str, term: int) -> list[Effect]:
-    return node.step(20, Received(3, leader, Push(PushKind.TRUNCATE, term, (FIRST,), -1)))
+def test_it_neither_votes_nor_stands() -> None:
+    one = OneNode(saved=NEW)
+    assert one.receive("n1", VoteRequest(3, 5, 2)).result is VoteResult.UNKNOWN
+    assert one.node.term == 0
+    one.tick(30_000)
+    assert (one.node.role, one.node.term) == (Role.CANDIDATE, 0)
 
 
-def _answers(effects: list[Effect]) -> list[PeerAnswer]:
-    return [one.answer for one in effects if isinstance(one, Respond)]
+def test_it_takes_entries_and_acknowledges_them_when_all_have_told_their_terms() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 3)
+    assert one.push(PushKind.TRUNCATE, entry(0, 1), commit=1).code is RaftCode.SUCCESS
+    assert not one.node.joined
+    assert one.push(PushKind.APPEND, entry(1, 3)).code is RaftCode.SUCCESS
 
 
-def test_a_newcomer_takes_no_entries_before_all_others_have_told_their_terms() -> None:
-    node = _newcomer()
-    _follow(node, "n1", 2)
-    node.step(15, Answered("n1", QUESTION, VoteAnswer(2, HAS_ENTRIES)))
-    effects = _pushed(node, "n1", 2)
-    assert len(effects) == 1
-    assert [answer.code for answer in _answers(effects)] == [RaftCode.NOT_FOLLOWER]
+def test_it_takes_no_entries_while_another_member_may_lead_in_a_later_term() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    assert one.push(PushKind.TRUNCATE, entry(0, 1)).code is RaftCode.NOT_FOLLOWER
+    told(one, "n2", 4)
+    assert one.push(PushKind.TRUNCATE, entry(0, 1)).code is RaftCode.NOT_FOLLOWER
+    assert not only(one.effects, Truncate)
 
 
-def test_a_newcomer_takes_no_entries_of_a_leader_of_an_earlier_term() -> None:
-    node = _newcomer()
-    _follow(node, "n1", 2)
-    node.step(15, Answered("n1", QUESTION, VoteAnswer(2, HAS_ENTRIES)))
-    node.step(15, Answered("n0", QUESTION, VoteAnswer(3, HAS_ENTRIES)))
-    assert [answer.code for answer in _answers(_pushed(node, "n1", 2))] == [RaftCode.NOT_FOLLOWER]
+def test_it_joins_when_all_have_told_their_terms_and_it_has_what_the_leader_has() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 2)
+    assert one.push(PushKind.COMPARE, entry(2, 3)).code is RaftCode.INCONSISTENT_STATE
+    one.push(PushKind.TRUNCATE, entry(0, 1))
+    one.push(PushKind.APPEND, entry(1, 1))
+    assert not one.node.joined
+    one.push(PushKind.APPEND, entry(2, 3))
+    assert one.node.joined
+    assert only(one.effects, Save)[-1] == Save(3, "n1", joined=True)
 
 
-def test_a_newcomer_takes_the_entries_of_the_leader_of_the_latest_term() -> None:
-    node = _newcomer()
-    _follow(node, "n1", 2)
-    node.step(15, Answered("n1", QUESTION, VoteAnswer(2, HAS_ENTRIES)))
-    node.step(15, Answered("n0", QUESTION, VoteAnswer(1, HAS_ENTRIES)))
-    effects = _pushed(node, "n1", 2)
-    assert effects
-    assert _answers(effects) == []  # not before it is safe
+def test_it_does_not_join_before_its_entries_are_safe() -> None:
+    one = OneNode(saved=NEW, syncs=False).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 3)
+    one.push(PushKind.TRUNCATE, entry(0, 3))
+    assert not one.node.joined
+    one.sync()
+    assert one.node.joined
 
 
-def test_a_newcomer_is_not_counted_among_those_that_answered_a_candidate() -> None:
-    node = _newcomer()
-    effects = node.step(10, Received(1, "n1", VoteRequest(term=5, end_index=3, end_term=4)))
-    assert _answers(effects) == [VoteAnswer(0, VoteResult.UNKNOWN)]
-    assert node.voted_for is None
+def test_the_commit_index_of_the_leader_counts_as_mentioned() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 3)
+    one.push(PushKind.TRUNCATE, entry(0, 1), commit=1)
+    assert not one.node.joined
+    one.push(PushKind.APPEND, entry(1, 3))
+    assert one.node.joined
 
 
-def test_a_candidate_with_a_shorter_log_than_all_voters_does_not_raise_the_term() -> None:
-    config = NodeConfig("n0", ("n0", "n1", "n2"))
-    node = Node(config, SavedState(term=4), MemoryLog([1]), random.Random(1))
-    node.step(0, Tick())
-    asked = [one.request for one in node.step(1000, Tick()) if isinstance(one, Send)]
-    assert isinstance(asked[0], VoteRequest)
-    node.step(1010, Answered("n1", asked[0], VoteAnswer(4, VoteResult.REJECT_SMALL_LEDGER_END_INDEX)))
-    node.step(1010, Answered("n2", asked[0], VoteAnswer(0, VoteResult.UNKNOWN)))
-    assert node.deadline_ms >= 1010 + config.shorter_log_wait_ms + config.min_vote_wait_ms
-    node.step(node.deadline_ms, Tick())
-    assert node.term == 4
+def test_one_member_that_was_not_heard_keeps_it_from_joining() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    one.push(PushKind.TRUNCATE, entry(0, 3))
+    assert not one.node.joined
+    one.step(PeerUnreachable("n2"))
+    assert not one.node.joined
+
+
+def test_a_leader_of_an_earlier_term_than_it_was_told_is_not_enough() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 4)
+    one.push(PushKind.TRUNCATE, entry(0, 3))
+    assert not one.node.joined
+
+
+def test_after_joining_it_has_voted_for_its_leader_in_that_term() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    told(one, "n1", 3)
+    told(one, "n2", 3)
+    one.push(PushKind.TRUNCATE, entry(0, 3))
+    assert one.receive("n2", VoteRequest(3, 5, 3)).result is VoteResult.REJECT_ALREADY_HAS_LEADER
+    assert one.receive("n2", VoteRequest(4, 5, 3)).result is VoteResult.REJECT_TERM_NOT_READY
+    assert one.receive("n2", VoteRequest(4, 5, 3)).result is VoteResult.ACCEPT
+
+
+def test_when_all_logs_are_empty_it_begins_in_a_term_later_than_all() -> None:
+    one = OneNode(saved=NEW)
+    told(one, "n1", 0, IS_EMPTY)
+    told(one, "n2", 2, IS_EMPTY)
+    assert one.node.joined
+    assert only(one.effects, Save) == [Save(3, None, joined=True)]
+    assert sent(one.tick(500), VoteRequest)[0][1].term == 3
+
+
+def test_one_log_with_entries_is_not_a_first_start() -> None:
+    one = OneNode(saved=NEW)
+    told(one, "n1", 1, IS_EMPTY)
+    told(one, "n2", 1, HAS_ENTRIES)
+    assert not one.node.joined
+
+
+def test_an_answer_of_another_newcomer_that_is_unknown_is_no_answer() -> None:
+    one = OneNode(saved=NEW)
+    told(one, "n1", 1, VoteResult.UNKNOWN)
+    told(one, "n2", 1, IS_EMPTY)
+    assert not one.node.joined
+
+
+def test_a_group_of_one_has_nobody_to_ask() -> None:
+    one = OneNode(saved=NEW, members=("n0",))
+    assert one.node.joined
+    assert one.node.role is Role.LEADER
+
+
+def test_a_term_that_is_older_than_the_log_is_a_lost_vote() -> None:
+    one = OneNode([1, 4], SavedState(2, "n1"))
+    assert not one.node.joined
+    assert one.receive("n1", VoteRequest(4, 9, 4)).result is VoteResult.UNKNOWN
+    assert OneNode([1, 4], SavedState(4)).node.joined
+
+
+def test_it_does_not_take_the_leadership() -> None:
+    one = OneNode(saved=NEW).follow("n1", term=3)
+    assert one.receive("n1", TransferRequest(3, "n1", "n0", -1)).code is RaftCode.TAKE_LEADERSHIP_FAILED
+
+
+def test_it_says_that_it_has_not_joined_whenever_it_saves() -> None:
+    one = OneNode(saved=NEW)
+    one.receive("n1", Heartbeat(5))
+    assert only(one.effects, Save) == [Save(5, None, joined=False)]
+    assert not only(one.effects, Truncate)

@@ -12,8 +12,8 @@ between is what happened, written by `played`. `python -m tests.unit.raft.record
     > append n0 3                      entries of a client
     > stop n1, > crash n1, > wipe n1   cleanly; without what was not flushed; with an empty disk, not joined
     > cut n0 | n1 n2, > block n0 > n1, > heal
-    > hold n0 > n1 APPEND, > release [reversed|twice], > drop      messages with that word
-    > sync n1, > expire n0 40, > transfer n0 n2
+    > hold n0 > n1 APPEND, > release [reversed|twice|kept], > drop      messages with that word
+    > sync n1, > expire n0 40, > transfer n0 n2, > batches n0 n1 (n0 knows that n1 takes them)
     > mute heartbeat, > unmute         lines with that word are not written
     > show                             roles and logs
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.unit.raft.group import Group, Server, pairs
 from tests.unit.raft.memory_log import MemoryLog, entry
 
-from turbopump.raft import NodeConfig, SavedState, Transfer
+from turbopump.raft import NodeConfig, PeerTakesBatches, SavedState, Transfer
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
@@ -143,6 +143,8 @@ class Stage:
 
     def _do_release(self, words: list[str]) -> None:
         held, self.group.held, self.group.holds = self.group.held, [], []
+        if "kept" in words:
+            self.group.held = list(held)
         if "reversed" in words:
             held.reverse()
         for message in held * (2 if "twice" in words else 1):
@@ -161,6 +163,10 @@ class Stage:
 
     def _do_expire(self, words: list[str]) -> None:
         self._server(words[0]).log.expire(int(words[1]))
+
+    def _do_batches(self, words: list[str]) -> None:
+        for peer in words[1:]:
+            self.group.step(self._server(words[0]), PeerTakesBatches(peer))
 
     def _do_transfer(self, words: list[str]) -> None:
         self.group.step(self._server(words[0]), Transfer(words[1], self.group.operator_request()))
