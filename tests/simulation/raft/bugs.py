@@ -17,7 +17,6 @@ from tests.simulation.raft.world import World
 from turbopump.raft.incoming_pushes import IncomingPushes
 from turbopump.raft.leader import Leader
 from turbopump.raft.member import Member as NodeState
-from turbopump.raft.newcomer import Newcomer
 from turbopump.raft.pending_appends import PendingAppends
 
 
@@ -64,12 +63,6 @@ BUGS = (
         planted.forget_that_it_is_new,
         ("two votes", "two leaders", "leader lacks a committed entry", "two committed entries"),
         200,
-    ),
-    Bug(
-        "an empty disk acknowledges at once",
-        planted.replaced(Newcomer, "may_acknowledge", True),
-        ("two committed entries", "leader lacks a committed entry"),
-        5000,
     ),
     Bug(
         "an empty disk counts as an answer",
