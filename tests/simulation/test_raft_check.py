@@ -104,6 +104,14 @@ def test_a_replaced_disk_begins_without_a_term_but_its_votes_count() -> None:
     assert _names(*_start(), *first, again, RoleTaken(4.0, C, Role.LEADER, 2, C)) == {"newcomer leads"}
 
 
+def test_a_new_disk_may_vote_again_for_the_one_that_leads_already() -> None:
+    first = [Saved(1.0, C, 1, B, True), Granted(1.0, C, 1, B), *_lead(A, 1)]
+    again = [Saved(4.0, C, 1, A, True), Granted(4.0, C, 1, A)]
+    lost = [Stopped(2.0, C, Stop.DISK_LOST, -1), Started(3.0, C, 0, -1, False)]
+    assert _names(*_start(), *first, *lost, *again) == set()
+    assert _names(*_start(), *first, *again) == {"two votes", "vote changed"}
+
+
 @pytest.mark.parametrize("other", [replace(X, body="z"), replace(X, pos=7)])
 def test_two_entries_of_one_index_and_term_are_found(other: PushedEntry) -> None:
     assert _names(*_start(), Wrote(1.0, A, (X,)), Wrote(2.0, B, (other,))) == {"log matching"}

@@ -1,7 +1,7 @@
-"""A schedule that chance hardly finds: an empty disk, between a leader that it helped to elect and the one before.
+"""A schedule that chance hardly finds: an empty disk between the leader that it elected and the one before.
 
-n1 leads and hands over to n0, but does not hear of it; n0 is elected by n2, and commits with it. Then n2 gets an
-empty disk, and n0 is cut off: n1, which still takes itself for the leader, and n2 must not commit anything.
+n1 leads and hands over to n0, but does not hear of it; n0 is elected by n2, and commits with it. Then n2 gets
+an empty disk, and n0 is cut off: n1, which still takes itself for the leader, must not commit with n2.
 """
 
 from collections.abc import Callable

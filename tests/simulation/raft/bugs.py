@@ -113,7 +113,7 @@ BUGS = (
         "acknowledged index never falls",
         planted.never_lower_acknowledged_index,
         ("commit without a majority", "leader lacks a committed entry"),
-        60,
+        200,
     ),
     Bug("acknowledged before the flush", planted.acknowledge_unsynced, ("commit without a majority",), 20),
     Bug("truncation in memory only", planted.bring_back_what_was_cut, ("log matching", "log changed"), 200),
