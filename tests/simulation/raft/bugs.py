@@ -101,7 +101,7 @@ BUGS = (
         20,
     ),
     Bug(
-        "commit beyond the log at start", planted.keep_commits_beyond_the_log, ("commit beyond the log",), 60
+        "commit beyond the log at start", planted.keep_commits_beyond_the_log, ("commit beyond the log",), 200
     ),
     Bug(
         "commit index falls",
@@ -116,7 +116,7 @@ BUGS = (
         200,
     ),
     Bug("acknowledged before the flush", planted.acknowledge_unsynced, ("commit without a majority",), 20),
-    Bug("truncation in memory only", planted.bring_back_what_was_cut, ("log matching", "log changed"), 200),
+    Bug("truncation in memory only", planted.bring_back_what_was_cut, ("log matching", "log changed"), 500),
     Bug(
         "late truncation",
         planted.obey_late_truncates,
