@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from turbopump.raft import votes
-from turbopump.raft.candidate import Candidate, become_candidate
+from turbopump.raft.candidate import Candidate
 from turbopump.raft.config import NodeConfig, SavedState
 from turbopump.raft.effects import Effect, Role
 from turbopump.raft.events import (
@@ -28,13 +28,12 @@ from turbopump.raft.events import (
     Tick,
     Transfer,
 )
-from turbopump.raft.follower import Follower, become_follower
+from turbopump.raft.follower import Follower
 from turbopump.raft.incoming_pushes import answer_to
-from turbopump.raft.leader import Leader, become_leader
+from turbopump.raft.leader import Leader
 from turbopump.raft.log_view import LogView
 from turbopump.raft.member import Member
 from turbopump.raft.messages import (
-    NO_INDEX,
     NO_TERM,
     Heartbeat,
     HeartbeatAnswer,
@@ -54,6 +53,7 @@ from turbopump.raft.messages import (
 )
 from turbopump.raft.newcomer import Newcomer
 from turbopump.raft.progress import FollowerProgress
+from turbopump.raft.roles import Roles
 from turbopump.raft.transfer import LeadershipOffer, LeadershipTakeover
 
 
@@ -62,12 +62,10 @@ class Node:
 
     def __init__(self, config: NodeConfig, saved: SavedState, log: LogView, chance: random.Random) -> None:
         self._member = member = Member(config, saved, log, chance)
-        self._state: Candidate | Follower | Leader = Candidate(member, vote_at_ms=0)
+        self._roles = Roles(member)
         self._newcomer = Newcomer(member)
         self._offer = LeadershipOffer(member)
         self._takeover = LeadershipTakeover(member)
-        self._batch_peers: set[MemberId] = set()
-        self._first_own_index = NO_INDEX  # of the last term in which this node has led
         self._is_started = False
 
     # what a driver may ask
@@ -110,14 +108,14 @@ class Node:
     @property
     def followers(self) -> Mapping[MemberId, FollowerProgress]:
         """How far the followers of this leader are; empty when it does not lead."""
-        return self._state.followers if isinstance(self._state, Leader) else {}
+        return self._roles.leader.followers if self._roles.leader else {}
 
     @property
     def deadline_ms(self) -> int:
         """When the node wants its next `Tick`; 0 before the first step."""
         if not self._is_started:
             return 0
-        deadlines = [self._state.deadline_ms, self._offer.deadline_ms, self._takeover.deadline_ms]
+        deadlines = [self._roles.present.deadline_ms, self._offer.deadline_ms, self._takeover.deadline_ms]
         if not self._member.joined:
             deadlines.append(self._newcomer.deadline_ms)
         return min(deadline for deadline in deadlines if deadline is not None)
@@ -137,18 +135,16 @@ class Node:
                 self._received(request_id, sender, request)
             case Answered(sender, request, answer):
                 self._answered(sender, request, answer)
-            case Appended() if isinstance(self._state, Leader):
-                self._state.appended()
-            case Synced() if isinstance(self._state, Leader):
-                self._state.synced()
-            case Synced() if isinstance(self._state, Follower):
-                self._state.pushes.synced()
+            case Appended():
+                self._appended()
+            case Synced():
+                self._synced()
             case PeerUnreachable(peer):
                 self._unreachable(peer)
             case PeerTakesBatches(peer, takes):
                 self._takes_batches(peer, takes)
             case Transfer():
-                self._offer.requested(event, self._as_leader)
+                self._offer.requested(event, self._roles.leader)
         self._after_event()
         return member.effects
 
@@ -158,28 +154,39 @@ class Node:
         is_alone = len(member.config.members) == 1
         member.joined = member.joined or is_alone
         wait_ms = 0 if is_alone else member.vote_wait_ms()
-        self._state = Candidate(member, member.now_ms + wait_ms)
+        self._roles.stand(wait_ms)
 
     def _tick(self) -> None:
         if not self._member.joined:
             self._newcomer.tick()
-        self._offer.tick(self._as_leader)
-        match self._state:
+        self._offer.tick(self._roles.leader)
+        match self._roles.present:
             case Candidate() as candidate:
                 self._lead_if(candidate.tick())
             case Follower() as follower:
                 if follower.tick():
-                    self._stand(self._member.now_ms)
+                    self._roles.stand()
             case Leader() as leader:
                 self._step_down_if(leader.tick())
 
+    def _appended(self) -> None:
+        if self._roles.leader is not None:
+            self._roles.leader.appended()
+
+    def _synced(self) -> None:
+        match self._roles.present:
+            case Leader() as leader:
+                leader.synced()
+            case Follower() as follower:
+                follower.pushes.synced()
+
     def _after_event(self) -> None:
         """Does what may have become possible, whatever the event was."""
-        verified = self._state.pushes.verified_index if isinstance(self._state, Follower) else None
+        verified = self._roles.follower.pushes.verified_index if self._roles.follower else None
         if not self._member.joined and self._newcomer.join_if_possible(verified):
-            self._stand(self._member.now_ms + self._member.vote_wait_ms())
+            self._roles.stand(self._member.vote_wait_ms())
         elif self._takeover.is_due(verified):
-            self._enter(self._member.term + 1, self._member.now_ms)
+            self._roles.enter(self._member.term + 1, wait_ms=0)
             self._tick()
         self._takeover.check()
 
@@ -194,7 +201,7 @@ class Node:
             case Push():
                 self._pushed(request_id, sender, request)
             case TransferRequest() if request.from_member == self._member.config.own_id:
-                self._offer.requested(Transfer(request.to_member, request_id), self._as_leader)
+                self._offer.requested(Transfer(request.to_member, request_id), self._roles.leader)
             case TransferRequest() if request.to_member == self._member.config.own_id:
                 self._takeover.requested(request_id, request)
             case TransferRequest():
@@ -209,7 +216,7 @@ class Node:
             result = votes.decide(member, candidate, request)
         answer = VoteAnswer(member.term, result)
         if result is VoteResult.REJECT_TERM_NOT_READY:
-            self._enter(request.term, member.now_ms + member.vote_wait_ms())
+            self._roles.enter(request.term)
         elif result is VoteResult.ACCEPT:
             member.vote_for(candidate)
         member.respond(request_id, answer)
@@ -219,14 +226,12 @@ class Node:
         if refusal := self._refusal(sender, heartbeat.term):
             return HeartbeatAnswer(refusal, member.term)
         if heartbeat.term > member.term:
-            self._enter(heartbeat.term, member.now_ms + member.vote_wait_ms())
+            self._roles.enter(heartbeat.term)
             return HeartbeatAnswer(RaftCode.TERM_NOT_READY)
-        if member.leader is None:
-            self._become(become_follower(member, sender))
-        elif member.leader != sender:
+        follower = self._roles.follow(sender) if member.leader is None else self._roles.follower
+        if follower is None or member.leader != sender:
             return HeartbeatAnswer(RaftCode.INCONSISTENT_LEADER)
-        assert isinstance(self._state, Follower)
-        self._state.heard()
+        follower.heard()
         return HeartbeatAnswer(RaftCode.SUCCESS)
 
     def _pushed(self, request_id: RequestId, sender: MemberId, push: Push) -> None:
@@ -235,17 +240,18 @@ class Node:
             member.respond(request_id, replace(answer_to(member, push, refusal), term=member.term))
             return
         if push.term > member.term:
-            self._enter(push.term, member.now_ms + member.vote_wait_ms())
-        if not isinstance(self._state, Follower):
+            self._roles.enter(push.term)
+        follower = self._roles.follower
+        if follower is None:
             member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
         elif member.leader != sender:
             member.respond(request_id, answer_to(member, push, RaftCode.INCONSISTENT_LEADER))
         elif member.joined:
-            self._state.pushes.received(request_id, push)
+            follower.pushes.received(request_id, push)
         else:
             self._newcomer.pushed(push)
             if self._newcomer.may_acknowledge:
-                self._state.pushes.received(request_id, push)
+                follower.pushes.received(request_id, push)
             else:
                 member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
 
@@ -260,72 +266,37 @@ class Node:
     # answers
 
     def _answered(self, sender: MemberId, request: OutgoingRequest, answer: PeerAnswer) -> None:
-        match request, answer:
-            case TransferRequest(), TransferAnswer():
+        match request, answer, self._roles.present:
+            case TransferRequest(), TransferAnswer(), _:
                 self._offer.answered(request, answer)
-            case VoteRequest(term=term), VoteAnswer() if term == NO_TERM:
+            case VoteRequest(term=term), VoteAnswer(), _ if term == NO_TERM:
                 self._newcomer.answered(sender, answer)
-            case VoteRequest(), VoteAnswer() if isinstance(self._state, Candidate):
-                self._lead_if(self._state.answered(sender, request, answer))
-            case Heartbeat(term), HeartbeatAnswer() if isinstance(self._state, Leader):
-                if term == self._member.term:
-                    self._step_down_if(self._state.heartbeat_answered(sender, answer))
-            case PushOrder(), PushAnswer() if isinstance(self._state, Leader):
-                if request.term == self._member.term:
-                    self._step_down_if(self._state.push_answered(sender, request, answer))
+            case VoteRequest(), VoteAnswer(), Candidate() as candidate:
+                self._lead_if(candidate.answered(sender, request, answer))
+            case Heartbeat(term), HeartbeatAnswer(), Leader() as leader if term == self._member.term:
+                self._step_down_if(leader.heartbeat_answered(sender, answer))
+            case PushOrder(term=term), PushAnswer(), Leader() as leader if term == self._member.term:
+                self._step_down_if(leader.push_answered(sender, request, answer))
 
     def _unreachable(self, peer: MemberId) -> None:
         self._offer.unreachable(peer)
-        match self._state:
+        match self._roles.present:
             case Candidate() as candidate:
                 self._lead_if(candidate.unreachable(peer))
             case Leader() as leader:
                 leader.unreachable(peer)
 
     def _takes_batches(self, peer: MemberId, takes: bool) -> None:
-        if takes:
-            self._batch_peers.add(peer)
-        else:
-            self._batch_peers.discard(peer)
-        if isinstance(self._state, Leader):
-            self._state.followers[peer].takes_batches = takes
-
-    # changes of role
-
-    @property
-    def _as_leader(self) -> Leader | None:
-        return self._state if isinstance(self._state, Leader) else None
-
-    def _become(self, state: Candidate | Follower | Leader) -> None:
-        if isinstance(self._state, Follower):
-            self._state.pushes.stop()
-        self._state = state
-
-    def _stand(self, vote_at_ms: int) -> None:
-        """Becomes a candidate of the present term."""
-        self._become(become_candidate(self._member, vote_at_ms))
-
-    def _enter(self, term: int, vote_at_ms: int) -> None:
-        """Becomes a candidate of a later term."""
-        self._member.enter_term(term)
-        self._stand(vote_at_ms)
+        peers = self._roles.batch_peers
+        self._roles.batch_peers = peers | {peer} if takes else peers - {peer}
+        if self._roles.leader is not None:
+            self._roles.leader.followers[peer].takes_batches = takes
 
     def _lead_if(self, has_won: bool) -> None:
-        if not has_won:
-            return
-        member = self._member
-        if member.led_term != member.term:
-            member.led_term, self._first_own_index = member.term, member.log.end_index + 1
-        leader = become_leader(member, self._first_own_index, self._batch_peers)
-        self._become(leader)
-        self._offer.led()
-        leader.start()
+        if has_won:
+            self._offer.led()
+            self._roles.lead()
 
     def _step_down_if(self, term: int | None) -> None:
-        """Becomes a candidate: a majority is silent, or a later term was seen."""
-        if term is None:
-            return
-        if term > self._member.term:
-            self._enter(term, self._member.now_ms + self._member.vote_wait_ms())
-        else:
-            self._stand(self._member.now_ms)
+        if term is not None:
+            self._roles.step_down(term)
