@@ -75,14 +75,22 @@ def scan_entries(
 
 
 def scan_messages(
-    buffer: Buffer, start: int, position: int, limit: int, run: EntryRun, each: Callable[[Found], None]
+    buffer: Buffer,
+    start: int,
+    position: int,
+    limit: int,
+    run: EntryRun,
+    last: int,
+    each: Callable[[Found], None],
 ) -> tuple[int, int]:
-    """Calls `each` for the records in the entries from `position` on; returns as `scan_entries`.
+    """Calls `each` for the records in the entries from `position` to index `last`; returns as `scan_entries`.
 
     An entry whose body is no record is passed over: other programs may use DLedger too.
     """
 
     def look(head: EntryHead, at: int) -> None:
+        if head.index > last:
+            return
         found = unusual(buffer, start, at + HEAD_SIZE, at + head.size, check_crc=False)
         if not isinstance(found, int):
             each(found)

@@ -72,6 +72,12 @@ class StateFiles:
         data = self._files.load(CHECKPOINT_FILE, lambda found: _checkpoint_of(found) is not None)
         return (None if data is None else _checkpoint_of(data)) or EntryCheckpoint()
 
+    def peek_checkpoint(self) -> EntryCheckpoint:
+        """Returns the checkpoint without changing anything, for tools; empty when it cannot be read."""
+        path = f"{self._directory}/{CHECKPOINT_FILE}"
+        found = _checkpoint_of(self._disk.read(path)) if self._disk.exists(path) else None
+        return found or EntryCheckpoint()
+
     def save_checkpoint(self, checkpoint: EntryCheckpoint) -> None:
         """Replaces the checkpoint, durably. Its `end` must be on the medium already."""
         values = {"committedIndex": str(checkpoint.committed), "endIndex": str(checkpoint.end)}
