@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
         action = add_action(actions, name, summary, EXAMPLES[name])
-        action.add_argument("directory", metavar="DIR", help="store directory, with commitlog/ in it")
+        action.add_argument(
+            "directory", metavar="DIR", help="store directory, with commitlog/ or dledger-ID/ in it"
+        )
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "backup":
             action.add_argument("target", metavar="TARGET", help="directory that is empty or does not exist")

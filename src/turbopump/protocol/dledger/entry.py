@@ -96,7 +96,6 @@ def pack_entries(out: bytearray, bodies: Sequence[bytes], index: int, term: int,
     """Appends the bytes of entries to `out` and returns where each of them begins, by `pos`.
 
     The first has this index, term and offset, the others follow. Each record gets its log offset, pos + 48.
-    2 us an entry of 1 KiB.
     """
     positions = []
     for number, body in enumerate(bodies):

@@ -32,12 +32,9 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.dledger.entry_index import EntryIndex
 from turbopump.store.dledger.entry_recovery import EntryRecovery
 from turbopump.store.dledger.entry_scan import EMPTY
+from turbopump.store.dledger.placement import LogEnd, starts_of
 from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles
 from turbopump.store.segment import LogFiles
-
-
-class MisplacedEntry(Exception):
-    """Raised for an entry that does not continue the log: another index, a smaller term, another offset."""
 
 
 class EntryLog(CommitLog):
@@ -216,7 +213,9 @@ class EntryLog(CommitLog):
 
         They have to continue the log: index, term, and the offset where they lie in the leader's files too.
         """
-        self._check(entries)
+        end = LogEnd(self._next, self._term, self.end, begins_file=self.limit < 0)
+        for start in starts_of(entries, end, self.file_size):
+            self.files.create_ahead(start)
         self.index.reserve(self._next, len(entries))
         chunk, units, count = bytearray(), bytearray(), 0
         for entry in entries:
@@ -230,30 +229,6 @@ class EntryLog(CommitLog):
         self._write(chunk, units, count)
         if entries:
             self._term = entries[-1].term
-
-    def _check(self, entries: Sequence[DLedgerEntry]) -> None:
-        """Raises MisplacedEntry for entries that do not continue the log; makes the files they need."""
-        index, term, end = self._next, self._term, self.end
-        for entry in entries:
-            next_start = end - end % self.file_size + self.file_size
-            if self.limit < 0 and end == self.end:
-                next_start = end
-            fits = end % self.file_size + entry.size <= self.largest_record
-            if entry.index != index or entry.term < term or entry.magic != MAGIC:
-                raise MisplacedEntry(f"entry {index} of term {term} or later is next, got {_name(entry)}")
-            if entry.size != HEAD_SIZE + len(entry.body) or not 0 < len(entry.body) <= self._largest_body():
-                raise MisplacedEntry(f"{_name(entry)} has a body of {len(entry.body)} bytes")
-            if entry.pos != next_start and not (fits and entry.pos == end):
-                raise MisplacedEntry(
-                    f"entry {index} goes to {end} or {next_start}, got {_name(entry)}. Nodes of a group need "
-                    f"the same mappedFileSizeCommitLog"
-                )
-            if entry.pos == next_start and not (self.files.has(next_start)):
-                self.files.create_ahead(next_start)
-            index, term, end = index + 1, entry.term, entry.pos + entry.size
-
-    def _largest_body(self) -> int:
-        return self.largest_record - HEAD_SIZE
 
     def _write(self, chunk: bytearray, units: bytearray, count: int) -> None:
         """Writes entries that fit into the current file, and their units."""
@@ -382,7 +357,3 @@ class EntryLog(CommitLog):
     def close(self) -> None:
         self.index.close()
         super().close()
-
-
-def _name(entry: DLedgerEntry) -> str:
-    return f"entry {entry.index} of term {entry.term} at {entry.pos}"

@@ -24,7 +24,8 @@ from tests.unit.store.dledger.kit import (
 )
 
 from turbopump.protocol.dledger.entry import END_MARK, HEAD_SIZE, entry_of
-from turbopump.store.dledger.entry_log import EntryLog, MisplacedEntry
+from turbopump.store.dledger.entry_log import EntryLog
+from turbopump.store.dledger.placement import MisplacedEntry
 from turbopump.store.dledger.state_files import EntryCheckpoint
 from turbopump.store.errors import UnusableStore
 from turbopump.testing.disk import PowerCut, SimulatedDisk
