@@ -276,7 +276,8 @@ class EntryLog(CommitLog):
     def truncate_after(self, index: int) -> list[str]:
         """Removes the entries behind `index`, durably; returns the files that keep what was cut.
 
-        A committed entry is never removed. Blocks. After a crash on the way the log ends somewhere between.
+        A committed entry is never removed. Blocks; no sync is under way. After a crash on the way the log
+        ends somewhere between.
         """
         assert self.committed_index <= index < self._next, f"entry {index} is not the last to be kept"
         assert index >= self._first - 1, "the log begins later"
@@ -289,6 +290,7 @@ class EntryLog(CommitLog):
         )
         end = self.end_of(index) if index >= self._first else self._begin_offset()
         term = self.term_of(index)
+        self.files.drop_ahead()  # a file behind the new end would be one behind a gap
         kept = self.cut(end, self.set_aside_dir)
         self.index.cut(index + 1)
         self._next, self._term = index + 1, term

@@ -77,12 +77,10 @@ class EntryRecovery:
 
     def _start(self, own: list[int]) -> int:
         """Returns the start of the file where reading begins."""
-        latest = own[max(0, len(own) - FILES_READ)]
-        if self._checkpoint.end != EMPTY:
-            unit = self._index.unit(self._checkpoint.end)
-            if unit is None or unit.index != self._checkpoint.end or unit.magic != MAGIC:
-                return own[0]
-            latest = min(latest, unit.pos - unit.pos % self._size)
+        unit = self._index.unit(self._checkpoint.end)
+        if unit is None or unit.index != self._checkpoint.end or unit.magic != MAGIC:
+            return own[0]  # nothing says that the units of older files are on the medium
+        latest = min(own[max(0, len(own) - FILES_READ)], unit.pos - unit.pos % self._size)
         for start in reversed([start for start in own if start <= latest]):
             if self._is_known(start):
                 return start

@@ -197,6 +197,21 @@ def test_a_stale_tail_is_not_valid_again_behind_a_shorter_new_entry():
     assert numbers(open_log(disk.crash(Survival.KEPT))) == [0, 1, 2, 3, 4, 50]
 
 
+def test_a_file_that_was_made_ahead_leaves_no_gap_behind_a_cut():
+    disk = new_disk()
+    log = filled(disk)
+    log.files.create_durably(log.base + FILE_SIZE)
+    log.truncate_after(4)
+    assert numbers(open_log(disk.crash(Survival.KEPT))) == [0, 1, 2, 3, 4]
+
+
+def test_without_a_checkpoint_all_units_of_the_index_are_built_again():
+    disk = new_disk()
+    filled(disk, 80).close()
+    disk.write(f"{INDEX}/{0:020d}", bytes(512))
+    assert numbers(open_log(disk)) == list(range(80))
+
+
 def test_a_committed_entry_is_never_cut():
     log = filled(new_disk())
     log.commit_to(9)
