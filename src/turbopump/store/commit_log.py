@@ -86,6 +86,10 @@ class CommitLog:
         self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of full buffers to commit
         self._committed = 0
 
+    def load(self) -> None:
+        """Finds the files of the log. Raises UnusableStore."""
+        self.files.load()
+
     # reading
 
     @property

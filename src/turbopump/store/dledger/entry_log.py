@@ -27,7 +27,7 @@ from turbopump.protocol.dledger.entry import (
     read_entry,
 )
 from turbopump.runtime.disk import Buffer, Disk
-from turbopump.store.commit_log import CommitLog, Syncable
+from turbopump.store.commit_log import CommitLog, LogFile, Syncable
 from turbopump.store.config import StoreConfig
 from turbopump.store.dledger.entry_index import EntryIndex
 from turbopump.store.dledger.entry_recovery import EntryRecovery
@@ -68,15 +68,18 @@ class EntryLog(CommitLog):
         Raises UnusableStore.
         """
         log = cls(config, disk)
-        disk.make_dirs(config.entry_dir)
-        checkpoint = log.state_files.load_checkpoint()
-        found = EntryRecovery(log, log.index, checkpoint, disk, config.entries_aside_dir).run()
-        log._first, log._next, log._term = found.first, found.next, found.term
-        log._synced_next = log._next
-        log.index.mark_synced(log._next)
-        log.start_at(found.end)
-        log._commit(checkpoint.within(log._first, log._next - 1).committed)
+        log.load()
         return log
+
+    def load(self) -> None:
+        self._disk.make_dirs(self.files.directory)
+        checkpoint = self.state_files.load_checkpoint()
+        found = EntryRecovery(self, self.index, checkpoint, self._disk, self.set_aside_dir).run()
+        self._first, self._next, self._term = found.first, found.next, found.term
+        self._synced_next = self._next
+        self.index.mark_synced(self._next)
+        self.start_at(found.end)
+        self._commit(checkpoint.within(self._first, self._next - 1).committed)
 
     # extent
 
@@ -332,6 +335,10 @@ class EntryLog(CommitLog):
         """Whether the files that are left are those of the commit log that ends where the log shall begin."""
         last = self.files.starts[-1]
         return last < self.files.divided_at and last + self.file_size == start
+
+    def file_list(self) -> list[LogFile]:
+        """Returns the files that may be deleted but for the last: no entry in them is uncommitted."""
+        return [file for file in super().file_list() if file.start <= self.committed]
 
     def delete_first(self) -> None:
         """Removes the oldest data file; the log begins with the first entry of the next one."""
