@@ -97,7 +97,7 @@ class Recovery:
         log = self._log
         if not log.files.starts:
             self._forget_everything()
-            log.start_at(0)
+            self._continue_at(0)
             return Recovered(0, -1, 0, 0)
         plan = self._plan()
         try:
@@ -110,7 +110,7 @@ class Recovery:
         self._cut(end, plan)
         if self._crashed:
             self._settle(plan, end)
-        log.start_at(end)
+        self._continue_at(end)
         return Recovered(end, self._last_record, self._last_timestamp, plan.start)
 
     def has_nothing_to_do(self) -> bool:
@@ -185,7 +185,8 @@ class Recovery:
     def _last_file(self, is_good: Callable[[int], bool]) -> int:
         starts = self._log.files.starts
         for start in reversed(starts):
-            if self._size_at(start) > 0 and self._timestamp(start) != 0 and is_good(start):
+            record = self._first_record(start)
+            if self._size_at(record) > 0 and self._timestamp(record) != 0 and is_good(record):
                 return start
         return starts[0]
 
@@ -193,7 +194,7 @@ class Recovery:
         """Returns the log offset of the last message in the index, where reading for keys can begin."""
         assert self._index is not None, "asked only when there is one"
         end = max(self._index.end_offset, self._log.min_offset)
-        return end if self._size_at(end) > 0 else self._file_start(end)
+        return self._begin_of(end) if self._size_at(end) > 0 else self._file_start(end)
 
     # reading
 
@@ -279,14 +280,20 @@ class Recovery:
     def _cut(self, end: int, plan: Plan) -> None:
         if not plan.cut_log and end == plan.start and self._log.files.starts[-1] <= end:
             return
-        for path in self._log.cut(end, self._config.set_aside_dir):
-            log_line.error("The log was cut at %d; the rest is kept as %s", end, path)
+        self._cut_log(end)
         for queue in self._queues.every() if not plan.cut_queues else ():
             queue.truncate(end)
         if self._index is not None:
             self._dispatcher.put_all_keys()
             if self._index.end_offset >= end:
                 self._index.truncate(end)
+
+    def _cut_log(self, end: int) -> None:
+        for path in self._log.cut(end, self._config.set_aside_dir):
+            log_line.error("The log was cut at %d; the rest is kept as %s", end, path)
+
+    def _continue_at(self, end: int) -> None:
+        self._log.start_at(end)
 
     def _settle(self, plan: Plan, end: int) -> None:
         """Syncs the log up to `end`, from the checkpoint's note or from where reading began. Blocks.
@@ -304,6 +311,14 @@ class Recovery:
             self._index.truncate(0)
 
     # single records
+
+    def _first_record(self, start: int) -> int:
+        """Returns the log offset of the first record of a file."""
+        return start
+
+    def _begin_of(self, record: int) -> int:
+        """Returns where reading begins to find the record at a log offset."""
+        return record
 
     def _file_start(self, offset: int) -> int:
         return offset - offset % self._log.file_size

@@ -13,6 +13,8 @@
     upkeep      checkpoints, removals, writing out of queues                             upkeep.py
     delays      the delay levels                                                         delays.py
     replica     on a slave: copies the log of the master                                 replica_log.py
+    entries     the log of a DLedger node; None: it is a plain commit log                dledger/entry_log.py
+    committed   dispatches entries once they are committed; None without DLedger         dledger/committed.py
 
 `commit_log` and `index` are the files below `log` and `queries`; tests look at them, the broker does not. One
 event loop owns all of it: what may wait for the disk is a coroutine, everything else returns at once, except
@@ -35,6 +37,9 @@ from turbopump.store.compiled_appends import CompiledAppends
 from turbopump.store.config import StoreConfig
 from turbopump.store.delays import DelayHistory, DelayLevels
 from turbopump.store.dispatch import Dispatcher
+from turbopump.store.dledger.committed import CommittedEntries
+from turbopump.store.dledger.entry_log import EntryLog
+from turbopump.store.dledger.message_recovery import EntryMessageRecovery
 from turbopump.store.errors import NoRoom, UnusableStore
 from turbopump.store.flags import Flags, Reason, is_no_room
 from turbopump.store.flush import Flusher
@@ -70,7 +75,8 @@ class Store:
     ) -> None:
         self.config = config
         self.flags = Flags()
-        self.commit_log = CommitLog(config, disk)
+        self.entries = EntryLog(config, disk) if config.dledger_id else None
+        self.commit_log: CommitLog = self.entries or CommitLog(config, disk)
         self.queues = ConsumeQueues(config, disk, self.commit_log)
         self.lights = LightQueues(self.queues, config.max_light_queues) if config.uses_light_queues else None
         self.delays = DelayLevels(config.message_delay_levels)
@@ -110,6 +116,9 @@ class Store:
             clock,
         )
         self.replica = ReplicaLog(self.commit_log, self._dispatcher, self.flusher, self.flags, config)
+        self.committed = (
+            CommittedEntries(self.entries, self._dispatcher, self.flags) if self.entries is not None else None
+        )
         self.reader = QueueReader(self.commit_log, config, disk, workers)
         self.queries = KeyQueries(self.log, self.index, self._dispatcher, config)
         self.times = MessageTimes(self.commit_log, disk, workers)
@@ -135,7 +144,8 @@ class Store:
         """Locks the directory, recovers, returns the store; blocks. Raises AlreadyLocked, UnusableStore."""
         check_layout(config, disk)
         disk.make_dirs(config.root_dir)  # the log may be elsewhere
-        disk.make_dirs(config.log_dir)
+        if not config.dledger_id:
+            disk.make_dirs(config.log_dir)
         lock = disk.lock(os.path.join(config.root_dir, "lock"))
         try:
             store = cls(config, disk, clock, workers, lock, twins)
@@ -147,7 +157,7 @@ class Store:
 
     def _recover(self, progress: Callable[[str], None] | None) -> None:
         crashed = self.upkeep.is_marked
-        self.commit_log.files.load()
+        self.commit_log.load()
         self.queues.load()
         self.queues.files.heals = crashed
         saved = self.upkeep.load_checkpoint()
@@ -161,6 +171,8 @@ class Store:
                 self.upkeep.mark_stopped()
             raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
+        if self.committed is not None:
+            self.committed.open(found.end)
         self.reader.written_from = found.end
         self._history.go_on(self.log.min_offset, found.end)
         self.queues.files.heals, self.queues.files.trusted_below = False, ANY
@@ -188,7 +200,7 @@ class Store:
             self.commit_log, self.queues, self._appender, self.index, self._history, self._twins
         )
         disown = self.upkeep.disown_checkpoint
-        recovery = Recovery(
+        recovery = (Recovery if self.entries is None else EntryMessageRecovery)(
             self.commit_log,
             self.queues,
             self.index,
@@ -239,7 +251,7 @@ class Store:
         try:
             await self.flusher.stop()
             # Only now: a sync that is under way would report the end of a record that is removed here.
-            is_whole = self.replica.finish() if self.flags.is_set(Reason.SLAVE) else True
+            is_whole = self._finish_copy()
             self._dispatcher.advance(self.commit_log.synced)
             if is_whole and self.commit_log.synced == self.commit_log.end:
                 self.upkeep.take_checkpoint_now()
@@ -253,6 +265,13 @@ class Store:
             self.queues.files.close()
             self.commit_log.close()
             self._lock.release()
+
+    def _finish_copy(self) -> bool:
+        """Dispatches the rest of a log that is not dispatched by appending; False: not all could be."""
+        if self.committed is not None and self.entries is not None:
+            self.entries.state_files.save_checkpoint(self.entries.checkpoint())
+            return self.committed.finish()
+        return self.replica.finish() if self.flags.is_set(Reason.SLAVE) else True
 
 
 class _RetainedLog:
