@@ -74,7 +74,7 @@ BUGS = (
         "leader again in its term",
         planted.lead_again_in_a_term,
         ("log matching", "two committed entries"),
-        200,
+        500,
     ),
     Bug(
         "commit by counting an earlier term",
