@@ -165,6 +165,19 @@ def test_a_restarted_node_does_not_lead_in_a_term_that_it_may_have_led() -> None
     assert one.node.role is Role.CANDIDATE
 
 
+def test_a_restarted_node_does_not_lead_its_term_although_its_log_has_nothing_of_it() -> None:
+    one = OneNode([1], SavedState(4, "n0"))
+    assert {vote.term for vote in answered(one, stood(one), VoteResult.ACCEPT)} == {5}
+
+
+def test_a_node_that_voted_for_another_does_not_lead_that_term() -> None:
+    one = OneNode([1], SavedState(4, "n1"), members=FIVE)
+    request = stood(one)
+    for peer in ("n2", "n3", "n4"):
+        one.answer(peer, request, VoteAnswer(4, VoteResult.ACCEPT))
+    assert (one.node.role, one.node.term) == (Role.CANDIDATE, 5)
+
+
 def test_a_node_does_not_lead_in_a_term_that_others_have_written() -> None:
     one = OneNode([1], SavedState(1))
     assert {vote.term for vote in answered(one, stood(one), VoteResult.ACCEPT)} == {2}

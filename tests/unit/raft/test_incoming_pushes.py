@@ -79,6 +79,21 @@ def test_a_truncate_never_drops_what_is_committed() -> None:
     assert str(one.log) == "t1 0-2"
 
 
+def test_a_log_of_which_nothing_is_committed_may_begin_anew_at_an_earlier_entry() -> None:
+    """Its leader had deleted all before 70, and was lost; the next one still has 40, and another 70."""
+    one = OneNode([3], SavedState(9, committed_index=69), first=70).follow()
+    assert one.push(TRUNCATE, entry(40, 1)).code is RaftCode.SUCCESS
+    assert str(one.log) == "t1 40"
+
+
+def test_a_log_that_begins_anew_is_not_committed_below_its_first_entry() -> None:
+    one = OneNode().follow()
+    one.push(TRUNCATE, entry(40, 0), commit=39)
+    assert one.node.committed_index == -1
+    one.push(APPEND, entry(41, 0), commit=40)
+    assert one.node.committed_index == 40
+
+
 def test_an_append_never_replaces_what_is_committed() -> None:
     one = OneNode([1, 1, 1], SavedState(9, committed_index=2)).follow()
     one.push(COMPARE, entry(0, 1))
@@ -169,6 +184,13 @@ def test_early_pushes_are_bounded_by_bytes() -> None:
     one = compared([1], 0, max_early_bytes=150)
     assert one.push(APPEND, entry(2, 9)) is None
     assert one.push(APPEND, entry(3, 9)).code is REFUSED
+
+
+def test_pushes_that_were_taken_leave_space_for_others() -> None:
+    one = compared([1], 0, max_early_bytes=150)
+    one.push(APPEND, entry(2, 9))
+    one.push(APPEND, entry(1, 9))
+    assert one.push(APPEND, entry(4, 9)) is None
 
 
 def test_a_new_comparison_refuses_what_waited_for_a_gap() -> None:

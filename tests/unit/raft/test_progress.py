@@ -183,6 +183,15 @@ def test_answers_to_pushes_before_a_comparison_change_nothing() -> None:
     assert peer.answers(accepted(4), second) == []
 
 
+def test_a_repeated_answer_to_an_earlier_comparison_changes_nothing() -> None:
+    peer = Peer([1] * 9)
+    first = peer.last
+    refusal = refused(RaftCode.INCONSISTENT_STATE, 8, 0, 4)
+    assert peer.answers(refusal) == [(COMPARE, 4, 4)]
+    assert peer.answers(refusal, first) == []
+    assert peer.answers(accepted(4)) == [(APPEND, n, n) for n in range(5, 10)]
+
+
 def test_a_repeated_push_that_is_refused_as_such_changes_nothing() -> None:
     peer = appending()
     peer.after(peer.one.append())
