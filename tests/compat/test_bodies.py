@@ -17,7 +17,8 @@ SOURCES = Path(bodies.__file__).parents[2]
 NOT_SUPPORTED = 3
 
 # Read by a server, but not out of a request or of a client's answer.
-FROM_ELSEWHERE = {"KVTable", "ClusterInfo"}  # answers of a name server to a broker
+# Answers of a name server to a broker, and what slaves of ours tell their master.
+FROM_ELSEWHERE = {"KVTable", "ClusterInfo", "GivenOffsets"}
 
 
 @pytest.fixture(scope="module")
