@@ -18,6 +18,7 @@ WORLDS = {
     "ledger": "tests.simulation.ledger",
     "timers": "tests.simulation.timers",
     "cluster": "tests.simulation.cluster",
+    "raft": "tests.simulation.raft",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

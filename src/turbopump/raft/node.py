@@ -1,0 +1,331 @@
+"""A member of a group: events in, effects out. No socket, no file, no clock.
+
+    node = Node(config, saved, log, chance)
+    for effect in node.step(now_ms, Received(7, "n1", Heartbeat(term=1))):
+        ...
+
+The driver calls `step` with whatever happens, performs the effects in their order (see `effects.py`), and
+calls it with a `Tick` when `deadline_ms` has come, the first time at once.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from turbopump.raft import votes
+from turbopump.raft.candidate import Candidate, become_candidate
+from turbopump.raft.config import NodeConfig, SavedState
+from turbopump.raft.effects import Effect, Role
+from turbopump.raft.events import (
+    Answered,
+    Appended,
+    Event,
+    PeerTakesBatches,
+    PeerUnreachable,
+    Received,
+    RequestId,
+    Synced,
+    Tick,
+    Transfer,
+)
+from turbopump.raft.follower import Follower, become_follower
+from turbopump.raft.incoming_pushes import answer_to
+from turbopump.raft.leader import Leader, become_leader
+from turbopump.raft.log_view import LogView
+from turbopump.raft.member import Member
+from turbopump.raft.messages import (
+    NO_INDEX,
+    NO_TERM,
+    Heartbeat,
+    HeartbeatAnswer,
+    IncomingRequest,
+    MemberId,
+    OutgoingRequest,
+    PeerAnswer,
+    Push,
+    PushAnswer,
+    PushOrder,
+    RaftCode,
+    TransferAnswer,
+    TransferRequest,
+    VoteAnswer,
+    VoteRequest,
+    VoteResult,
+)
+from turbopump.raft.newcomer import Newcomer
+from turbopump.raft.progress import FollowerProgress
+from turbopump.raft.transfer import LeadershipOffer, LeadershipTakeover
+
+
+class Node:
+    """One member of a group that agrees on a log."""
+
+    def __init__(self, config: NodeConfig, saved: SavedState, log: LogView, chance: random.Random) -> None:
+        self._member = member = Member(config, saved, log, chance)
+        self._state: Candidate | Follower | Leader = Candidate(member, vote_at_ms=0)
+        self._newcomer = Newcomer(member)
+        self._offer = LeadershipOffer(member)
+        self._takeover = LeadershipTakeover(member)
+        self._batch_peers: set[MemberId] = set()
+        self._first_own_index = NO_INDEX  # of the last term in which this node has led
+        self._is_started = False
+
+    # what a driver may ask
+
+    @property
+    def role(self) -> Role:
+        """What the node does in its group."""
+        return self._member.role
+
+    @property
+    def term(self) -> int:
+        """The latest term that the node knows."""
+        return self._member.term
+
+    @property
+    def voted_for(self) -> MemberId | None:
+        """Whom the node has voted for in its term."""
+        return self._member.voted_for
+
+    @property
+    def leader(self) -> MemberId | None:
+        """Who leads in this term, as far as the node knows."""
+        return self._member.leader
+
+    @property
+    def committed_index(self) -> int:
+        """Everything up to here is committed; -1 before the first commit."""
+        return self._member.committed_index
+
+    @property
+    def joined(self) -> bool:
+        """Whether the node may vote (see `newcomer.py`)."""
+        return self._member.joined
+
+    @property
+    def transferring_to(self) -> MemberId | None:
+        """Whom this leader is giving the leadership; it takes no appends meanwhile."""
+        return self._offer.to_member
+
+    @property
+    def followers(self) -> Mapping[MemberId, FollowerProgress]:
+        """How far the followers of this leader are; empty when it does not lead."""
+        return self._state.followers if isinstance(self._state, Leader) else {}
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the node wants its next `Tick`; 0 before the first step."""
+        if not self._is_started:
+            return 0
+        deadlines = [self._state.deadline_ms, self._offer.deadline_ms, self._takeover.deadline_ms]
+        if not self._member.joined:
+            deadlines.append(self._newcomer.deadline_ms)
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    # events
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        """Takes in one event, and returns what is to be done about it, in order."""
+        member = self._member
+        member.now_ms, member.effects = now_ms, []
+        if not self._is_started:
+            self._start()
+        match event:
+            case Tick():
+                self._tick()
+            case Received(request_id, sender, request):
+                self._received(request_id, sender, request)
+            case Answered(sender, request, answer):
+                self._answered(sender, request, answer)
+            case Appended() if isinstance(self._state, Leader):
+                self._state.appended()
+            case Synced() if isinstance(self._state, Leader):
+                self._state.synced()
+            case Synced() if isinstance(self._state, Follower):
+                self._state.pushes.synced()
+            case PeerUnreachable(peer):
+                self._unreachable(peer)
+            case PeerTakesBatches(peer, takes):
+                self._takes_batches(peer, takes)
+            case Transfer():
+                self._offer.requested(event, self._as_leader)
+        self._after_event()
+        return member.effects
+
+    def _start(self) -> None:
+        self._is_started = True
+        member = self._member
+        is_alone = len(member.config.members) == 1
+        member.joined = member.joined or is_alone
+        wait_ms = 0 if is_alone else member.vote_wait_ms()
+        self._state = Candidate(member, member.now_ms + wait_ms)
+
+    def _tick(self) -> None:
+        if not self._member.joined:
+            self._newcomer.tick()
+        self._offer.tick(self._as_leader)
+        match self._state:
+            case Candidate() as candidate:
+                self._lead_if(candidate.tick())
+            case Follower() as follower:
+                if follower.tick():
+                    self._stand(self._member.now_ms)
+            case Leader() as leader:
+                self._step_down_if(leader.tick())
+
+    def _after_event(self) -> None:
+        """Does what may have become possible, whatever the event was."""
+        verified = self._state.pushes.verified_index if isinstance(self._state, Follower) else None
+        if not self._member.joined and self._newcomer.join_if_possible(verified):
+            self._stand(self._member.now_ms + self._member.vote_wait_ms())
+        elif self._takeover.is_due(verified):
+            self._enter(self._member.term + 1, self._member.now_ms)
+            self._tick()
+        self._takeover.check()
+
+    # requests
+
+    def _received(self, request_id: RequestId, sender: MemberId, request: IncomingRequest) -> None:
+        match request:
+            case VoteRequest():
+                self._vote_requested(request_id, sender, request)
+            case Heartbeat():
+                self._member.respond(request_id, self._heard(sender, request))
+            case Push():
+                self._pushed(request_id, sender, request)
+            case TransferRequest() if request.from_member == self._member.config.own_id:
+                self._offer.requested(Transfer(request.to_member, request_id), self._as_leader)
+            case TransferRequest() if request.to_member == self._member.config.own_id:
+                self._takeover.requested(request_id, request)
+            case TransferRequest():
+                answer = TransferAnswer(RaftCode.UNEXPECTED_ARGUMENT, self._member.term)
+                self._member.respond(request_id, answer)
+
+    def _vote_requested(self, request_id: RequestId, candidate: MemberId, request: VoteRequest) -> None:
+        member = self._member
+        if candidate == member.config.own_id:
+            result = VoteResult.REJECT_UNEXPECTED_LEADER
+        else:
+            result = votes.decide(member, candidate, request)
+        answer = VoteAnswer(member.term, result)
+        if result is VoteResult.REJECT_TERM_NOT_READY:
+            self._enter(request.term, member.now_ms + member.vote_wait_ms())
+        elif result is VoteResult.ACCEPT:
+            member.vote_for(candidate)
+        member.respond(request_id, answer)
+
+    def _heard(self, sender: MemberId, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        member = self._member
+        if refusal := self._refusal(sender, heartbeat.term):
+            return HeartbeatAnswer(refusal, member.term)
+        if heartbeat.term > member.term:
+            self._enter(heartbeat.term, member.now_ms + member.vote_wait_ms())
+            return HeartbeatAnswer(RaftCode.TERM_NOT_READY)
+        if member.leader is None:
+            self._become(become_follower(member, sender))
+        elif member.leader != sender:
+            return HeartbeatAnswer(RaftCode.INCONSISTENT_LEADER)
+        assert isinstance(self._state, Follower)
+        self._state.heard()
+        return HeartbeatAnswer(RaftCode.SUCCESS)
+
+    def _pushed(self, request_id: RequestId, sender: MemberId, push: Push) -> None:
+        member = self._member
+        if refusal := self._refusal(sender, push.term):
+            member.respond(request_id, replace(answer_to(member, push, refusal), term=member.term))
+            return
+        if push.term > member.term:
+            self._enter(push.term, member.now_ms + member.vote_wait_ms())
+        if not isinstance(self._state, Follower):
+            member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
+        elif member.leader != sender:
+            member.respond(request_id, answer_to(member, push, RaftCode.INCONSISTENT_LEADER))
+        elif member.joined:
+            self._state.pushes.received(request_id, push)
+        else:
+            self._newcomer.pushed(push)
+            if self._newcomer.may_acknowledge:
+                self._state.pushes.received(request_id, push)
+            else:
+                member.respond(request_id, answer_to(member, push, RaftCode.NOT_FOLLOWER))
+
+    def _refusal(self, sender: MemberId, term: int) -> RaftCode | None:
+        """Returns why a leader's request is not listened to; None: it is."""
+        if sender not in self._member.config.members:
+            return RaftCode.UNKNOWN_MEMBER
+        if sender == self._member.config.own_id:
+            return RaftCode.UNEXPECTED_MEMBER
+        return RaftCode.EXPIRED_TERM if term < self._member.term else None
+
+    # answers
+
+    def _answered(self, sender: MemberId, request: OutgoingRequest, answer: PeerAnswer) -> None:
+        match request, answer:
+            case TransferRequest(), TransferAnswer():
+                self._offer.answered(request, answer)
+            case VoteRequest(term=term), VoteAnswer() if term == NO_TERM:
+                self._newcomer.answered(sender, answer)
+            case VoteRequest(), VoteAnswer() if isinstance(self._state, Candidate):
+                self._lead_if(self._state.answered(sender, request, answer))
+            case Heartbeat(term), HeartbeatAnswer() if isinstance(self._state, Leader):
+                if term == self._member.term:
+                    self._step_down_if(self._state.heartbeat_answered(sender, answer))
+            case PushOrder(), PushAnswer() if isinstance(self._state, Leader):
+                if request.term == self._member.term:
+                    self._step_down_if(self._state.push_answered(sender, request, answer))
+
+    def _unreachable(self, peer: MemberId) -> None:
+        self._offer.unreachable(peer)
+        match self._state:
+            case Candidate() as candidate:
+                self._lead_if(candidate.unreachable(peer))
+            case Leader() as leader:
+                leader.unreachable(peer)
+
+    def _takes_batches(self, peer: MemberId, takes: bool) -> None:
+        if takes:
+            self._batch_peers.add(peer)
+        else:
+            self._batch_peers.discard(peer)
+        if isinstance(self._state, Leader):
+            self._state.followers[peer].takes_batches = takes
+
+    # changes of role
+
+    @property
+    def _as_leader(self) -> Leader | None:
+        return self._state if isinstance(self._state, Leader) else None
+
+    def _become(self, state: Candidate | Follower | Leader) -> None:
+        if isinstance(self._state, Follower):
+            self._state.pushes.stop()
+        self._state = state
+
+    def _stand(self, vote_at_ms: int) -> None:
+        """Becomes a candidate of the present term."""
+        self._become(become_candidate(self._member, vote_at_ms))
+
+    def _enter(self, term: int, vote_at_ms: int) -> None:
+        """Becomes a candidate of a later term."""
+        self._member.enter_term(term)
+        self._stand(vote_at_ms)
+
+    def _lead_if(self, has_won: bool) -> None:
+        if not has_won:
+            return
+        member = self._member
+        if member.led_term != member.term:
+            member.led_term, self._first_own_index = member.term, member.log.end_index + 1
+        leader = become_leader(member, self._first_own_index, self._batch_peers)
+        self._become(leader)
+        self._offer.led()
+        leader.start()
+
+    def _step_down_if(self, term: int | None) -> None:
+        """Becomes a candidate: a majority is silent, or a later term was seen."""
+        if term is None:
+            return
+        if term > self._member.term:
+            self._enter(term, self._member.now_ms + self._member.vote_wait_ms())
+        else:
+            self._stand(self._member.now_ms)
