@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
         action = add_action(actions, name, summary, EXAMPLES[name])
-        action.add_argument("directory", metavar="DIR", help="store directory, with commitlog/ in it")
+        action.add_argument(
+            "directory", metavar="DIR", help="store directory, with commitlog/ or dledger-ID/ in it"
+        )
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "backup":
             action.add_argument("target", metavar="TARGET", help="directory that is empty or does not exist")
@@ -39,12 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _, action = ACTIONS[options.action]
-    return action(options, store_in(options.directory))
+    return action(options, store_in(options.directory, with_dledger=True))
 
 
-def store_in(directory: str) -> str:
-    """Returns the directory, or its subdirectory `store`, whichever has a commit log; else CommandFailure."""
-    found = find_store(directory)
+def store_in(directory: str, with_dledger: bool = False) -> str:
+    """Returns the directory, or its subdirectory `store`, whichever has a commit log; else CommandFailure.
+
+    With `with_dledger`, a log of DLedger counts as well.
+    """
+    found = find_store(directory, with_dledger)
     if found is None:
         raise CommandFailure(f"{directory} must be a store directory, but has no commitlog/")
     return found

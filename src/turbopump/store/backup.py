@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from turbopump.runtime.disk import Disk, PlainFile, SystemDisk
 from turbopump.store.errors import UnusableStore
+from turbopump.store.location import refuse_dledger
+from turbopump.store.pieces import LogPart, log_parts
 from turbopump.store.verify import Progress
-from turbopump.store.walk import LogPart, log_parts
 
 CHUNK = 4 << 20
 _ZEROS = bytes(CHUNK)
@@ -38,6 +39,7 @@ def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[P
     disk = disk or SystemDisk()
     if disk.entries(target):
         raise UnusableStore(f"the target of a backup must be an empty directory, but {target} is not")
+    refuse_dledger(directory, disk, "a backup")
     tables = _copy_tables(f"{directory}/config", f"{target}/config", disk)
     parts = log_parts(f"{directory}/commitlog", disk)
     total = sum(part.size for part in parts)

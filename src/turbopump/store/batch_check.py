@@ -9,8 +9,8 @@ from turbopump.protocol import inner
 from turbopump.runtime.disk import Disk
 from turbopump.store.batch_queue import BATCH, BATCH_UNIT
 from turbopump.store.findings import Findings
+from turbopump.store.pieces import Fields, part_of
 from turbopump.store.segment import NAME_DIGITS, file_name
-from turbopump.store.walk import Fields, part_of
 
 CHUNK = BATCH_UNIT * 400
 NOTHING = (0,) * 8

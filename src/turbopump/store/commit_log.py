@@ -68,10 +68,12 @@ class CommitLog:
     `position` current.
     """
 
-    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, files: LogFiles | None = None) -> None:
         self.file_size = config.commit_log_file_size
         self.largest_record = self.file_size - BLANK_SIZE
-        self.files = LogFiles(config.log_dir, self.file_size, disk, config.open_log_files, config.syncs_each)
+        self.files = files or LogFiles(
+            config.log_dir, self.file_size, disk, config.open_log_files, config.syncs_each
+        )
         self.buffer: Buffer = bytearray()
         self.base = 0
         self.position = 0
@@ -157,7 +159,7 @@ class CommitLog:
         """Ends the current file with a blank record and continues in the next one."""
         if self.limit >= 0:
             at = self.position
-            BLANK_HEAD.pack_into(self.buffer, at, self.file_size - at, BLANK)
+            self._mark_end(at)
             if self.buffers_left:
                 self._full.append((self.base, self.buffer, at + BLANK_SIZE))
             else:  # no pool, or the pool became empty among messages that are stored together
@@ -166,6 +168,10 @@ class CommitLog:
             self.base += self.file_size
         self.position = 0
         self._write_to(self.files.append_file(self.base))
+
+    def _mark_end(self, at: int) -> None:
+        """Writes at a position of the current file that no record follows in it."""
+        BLANK_HEAD.pack_into(self.buffer, at, self.file_size - at, BLANK)
 
     def copy_in(self, data: memoryview) -> None:
         """Appends bytes of another broker's log as they are, across the ends of files too.

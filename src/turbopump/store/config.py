@@ -24,6 +24,8 @@ class StoreConfig:
     # where
     root_dir: str = field(default_factory=_home_store)  # storePathRootDir
     commit_log_dir: str = ""  # storePathCommitLog; empty: <root_dir>/commitlog
+    dledger_id: str = ""  # dLegerSelfId; empty: the log is a commit log, no log of DLedger
+    dledger_data_dir: str = ""  # storePathDLedgerCommitLog; empty: <root_dir>/dledger-<id>/data
 
     # files; a store is opened with the sizes it was written with
     commit_log_file_size: int = 1 << 30  # mappedFileSizeCommitLog
@@ -31,6 +33,7 @@ class StoreConfig:
     batch_queue_file_size: int = 13_800_000  # mapperFileSizeBatchConsumeQueue; the same
     consume_queue_ext_file_size: int = 50_331_648  # mappedFileSizeConsumeQueueExt
     write_extensions: bool = False  # enableConsumeQueueExt
+    dledger_index_units: int = 5 << 20  # entries of one index file of DLedger; fixed in Apache
     index_slots: int = 5_000_000  # maxHashSlotNum
     index_items: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable
@@ -90,6 +93,25 @@ class StoreConfig:
     @property
     def log_dir(self) -> str:
         return self.commit_log_dir or os.path.join(self.root_dir, "commitlog")
+
+    @property
+    def dledger_dir(self) -> str:
+        return os.path.join(self.root_dir, f"dledger-{self.dledger_id}")
+
+    @property
+    def entry_dir(self) -> str:
+        """Directory of DLedger's data files, which hold the entries."""
+        return self.dledger_data_dir or os.path.join(self.dledger_dir, "data")
+
+    @property
+    def entry_index_dir(self) -> str:
+        """Directory of DLedger's index files, which say where each entry lies."""
+        return os.path.join(self.dledger_dir, "index")
+
+    @property
+    def entries_aside_dir(self) -> str:
+        """Directory for what was cut from the end of DLedger's log."""
+        return os.path.join(os.path.dirname(os.path.normpath(self.entry_dir)), "set-aside")
 
     @property
     def set_aside_dir(self) -> str:

@@ -3,9 +3,9 @@
 from turbopump.runtime.disk import Disk
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT
 from turbopump.store.findings import Findings
+from turbopump.store.pieces import part_of
 from turbopump.store.queue_ext import Extension, is_address
 from turbopump.store.segment import NAME_DIGITS, file_name
-from turbopump.store.walk import part_of
 
 CHUNK = UNIT * 800
 NO_ENTRY = bytes(UNIT)

@@ -13,22 +13,26 @@ from dataclasses import dataclass
 
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.clock import Clock, SystemClock
-from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.runtime.disk import Buffer, Disk, SystemDisk
 from turbopump.store.append import Appender
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher, Found
+from turbopump.store.dledger.entry_log import EntryLog
+from turbopump.store.dledger.entry_scan import EntryRun, beginning, scan_messages
+from turbopump.store.dledger.entry_walk import store_parts
+from turbopump.store.dledger.state_files import StateFiles
 from turbopump.store.findings import Findings
 from turbopump.store.flags import Flags
 from turbopump.store.index import Index
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
+from turbopump.store.location import dledger_id
 from turbopump.store.queue_files import batch_topics
 from turbopump.store.queues import ConsumeQueues
 from turbopump.store.scan import BLANK, scan
 from turbopump.store.verify import Progress
-from turbopump.store.walk import log_parts
 from turbopump.store.wheel_check import WheelCheck
 
 TIMERS = TIMER_TOPIC.encode()
@@ -74,12 +78,14 @@ def rebuild(
 
 def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
     """Returns a configuration with the sizes that the files of a store have."""
-    defaults = StoreConfig(root_dir=directory, commit_log_dir=log_dir)
-    parts = log_parts(defaults.log_dir, disk)
+    node = dledger_id(directory, disk)
+    defaults = StoreConfig(root_dir=directory, commit_log_dir=log_dir, dledger_id=node)
+    parts = store_parts(directory, disk, log_dir)
     slots, items = _index_shape(defaults, disk)
     return StoreConfig(
         root_dir=directory,
         commit_log_dir=log_dir,
+        dledger_id=node,
         commit_log_file_size=parts[0].size if parts else defaults.commit_log_file_size,
         consume_queue_file_size=_file_size(defaults.queue_dir, disk) or defaults.consume_queue_file_size,
         batch_queue_file_size=_file_size(defaults.batch_queue_dir, disk) or defaults.batch_queue_file_size,
@@ -132,7 +138,9 @@ class _Rebuild:
         self._findings = Findings()
         self._config = config
         self._disk = disk
-        self._log = CommitLog(config, disk)
+        self._log = EntryLog(config, disk) if config.dledger_id else CommitLog(config, disk)
+        self._committed = StateFiles(config.dledger_dir, disk).peek_checkpoint().committed
+        self._run = EntryRun()
         self._queues = ConsumeQueues(config, disk, self._log)
         self._queues.files.batch_topics = batch_topics(config.config_dir, disk) | were_of_batches
         self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
@@ -166,12 +174,19 @@ class _Rebuild:
         files, size = self._log.files, self._config.commit_log_file_size
         end = self._log.min_offset
         for number, start in enumerate(files.starts, 1):
-            position, ended_by = scan(files.reading_ahead(start).buffer, start, 0, size, True, self._put)
+            position, ended_by = self._scan(files.reading_ahead(start).buffer, start, size)
             end = start + position
             yield Progress(number * size, len(files.starts) * size)
             if ended_by != BLANK:
                 break
         return end
+
+    def _scan(self, buffer: Buffer, start: int, size: int) -> tuple[int, int]:
+        """Dispatches the records of a file; of entries, those that are known to be committed."""
+        if not self._config.dledger_id or start < self._log.files.divided_at:
+            return scan(buffer, start, 0, size, True, self._put)
+        begin = beginning(buffer, size)
+        return scan_messages(buffer, start, begin, size, self._run, self._committed, self._put)
 
     def _forget_damaged_timers(self) -> int:
         """Removes the files of timers if they are damaged; returns the number of problems."""

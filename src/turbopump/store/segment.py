@@ -29,10 +29,20 @@ def file_name(start: int) -> str:
 
 
 class LogFiles:
+    """A sequence of files of one size. With `older_dir` it begins there and goes on in `directory`."""
+
     def __init__(
-        self, directory: str, file_size: int, disk: Disk, open_limit: int, syncs_each: bool = True
+        self,
+        directory: str,
+        file_size: int,
+        disk: Disk,
+        open_limit: int,
+        syncs_each: bool = True,
+        older_dir: str = "",
     ) -> None:
         self.directory = directory
+        self.divided_at = 0  # files that start below it are in the older directory
+        self._older_dir = older_dir
         # A sync after every few records must not write 2 MiB for each: small pages. Two syncs a second may,
         # and large pages cost less to write back (measured: 2 us less per message of 1 KiB).
         self._writing_advice = "MADV_RANDOM" if syncs_each else "MADV_NORMAL"
@@ -49,14 +59,9 @@ class LogFiles:
 
     def load(self) -> None:
         """Sets `starts` to the log's files; removes an unfinished last one. Raises UnusableStore."""
-        found = [
-            entry
-            for entry in self._disk.entries(self.directory)
-            if not entry.name.startswith(".") and entry.name not in IGNORED
-        ]
-        if found and _is_name(found[-1]) and self._is_unfinished(found[-1]):
-            self._disk.remove(os.path.join(self.directory, found.pop().name))
-        self.starts = [self._checked_start(entry) for entry in found]
+        self.starts = self._starts_in(self.directory)
+        if self._older_dir:
+            self._load_older()
         for before, after in itertools.pairwise(self.starts):
             if after != before + self.file_size:
                 raise UnusableStore(
@@ -65,8 +70,30 @@ class LogFiles:
                     f"after the gap out of {self.directory}"
                 )
 
+    def _starts_in(self, directory: str) -> list[int]:
+        found = [
+            entry
+            for entry in self._disk.entries(directory)
+            if not entry.name.startswith(".") and entry.name not in IGNORED
+        ]
+        if found and _is_name(found[-1]) and self._is_unfinished(directory, found[-1]):
+            self._disk.remove(os.path.join(directory, found.pop().name))
+        return [self._checked_start(directory, entry) for entry in found]
+
+    def _load_older(self) -> None:
+        """Puts the files of the older directory first; `divided_at` is where the newer files begin."""
+        older = self._starts_in(self._older_dir)
+        self.divided_at = older[-1] + self.file_size if older else 0
+        if self.starts:
+            self.divided_at = self.starts[0]
+        self.starts = [start for start in older if start < self.divided_at] + self.starts
+
+    def directory_of(self, start: int) -> str:
+        """Returns the directory that has, or gets, the file at `start`."""
+        return self._older_dir if start < self.divided_at else self.directory
+
     def path(self, start: int) -> str:
-        return os.path.join(self.directory, file_name(start))
+        return os.path.join(self.directory_of(start), file_name(start))
 
     def has(self, start: int) -> bool:
         starts = self.starts
@@ -164,9 +191,9 @@ class LogFiles:
             mapped.close()
         self._disk.remove(self.path(start))
         if durably:
-            self._disk.sync_dir(self.directory)
+            self._disk.sync_dir(self.directory_of(start))
         else:
-            self.removed_from.add(self.directory)
+            self.removed_from.add(self.directory_of(start))
 
     def set_aside(self, start: int, directory: str) -> str:
         """Moves the last file out of the log into another directory; returns its new path."""
@@ -183,7 +210,7 @@ class LogFiles:
         if (mapped := self._maps.pop(start, None)) is not None:
             mapped.close()
         self._disk.sync_dir(directory)
-        self._disk.sync_dir(self.directory)
+        self._disk.sync_dir(self.directory_of(start))
         return kept
 
     def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
@@ -241,11 +268,11 @@ class LogFiles:
                     break
         return mapped
 
-    def _is_unfinished(self, entry: Entry) -> bool:
+    def _is_unfinished(self, directory: str, entry: Entry) -> bool:
         """Whether the process ended while it was making this file: too short, and nothing but zeros."""
         if entry.size >= self.file_size:
             return False
-        path = os.path.join(self.directory, entry.name)
+        path = os.path.join(directory, entry.name)
         file = self._disk.open_plain(path)
         try:
             parts = (file.read_at(at, SLICE) for at in range(0, file.size(), SLICE))
@@ -253,8 +280,8 @@ class LogFiles:
         finally:
             file.close()
 
-    def _checked_start(self, entry: Entry) -> int:
-        path = os.path.join(self.directory, entry.name)
+    def _checked_start(self, directory: str, entry: Entry) -> int:
+        path = os.path.join(directory, entry.name)
         if not _is_name(entry):
             raise UnusableStore(f"{path} is no commit log file (names have 20 digits). Move it elsewhere")
         if entry.size != self.file_size:

@@ -10,8 +10,9 @@ from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import Record, decode
 from turbopump.runtime.disk import Disk
 from turbopump.store.dispatch import Found
+from turbopump.store.location import refuse_dledger
+from turbopump.store.pieces import LogPart, log_parts, part_of
 from turbopump.store.scan import BLANK, scan
-from turbopump.store.walk import LogPart, log_parts, part_of
 
 HEAD = 8  # bytes of a file that tell whether anything was written to it
 
@@ -21,6 +22,7 @@ class StoppedLog:
 
     def __init__(self, directory: str, disk: Disk, log_dir: str = "") -> None:
         self._disk = disk
+        refuse_dledger(directory, disk, "a comparison of logs")
         parts = log_parts(log_dir or f"{directory}/commitlog", disk)
         self._parts = [part for part in parts if any(part_of(disk, part.path, 0, HEAD))]
         self._ends: dict[int, int] = {}  # of the records in each file, by the file's start

@@ -16,9 +16,11 @@ from typing import TypeVar
 from turbopump.protocol.record import Record, decode
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.backup import Copied, backup
+from turbopump.store.dledger.entry_walk import store_parts
+from turbopump.store.pieces import Kind
 from turbopump.store.rebuild import Rebuilt, rebuild
 from turbopump.store.verify import Progress, TopicCount, VerifyReport, verify
-from turbopump.store.walk import Kind, log_parts, walk
+from turbopump.store.walk import walk
 
 __all__ = [
     "Copied",
@@ -66,7 +68,7 @@ def dump(
     queue_end), and the first `count` of these.
     """
     disk = disk or SystemDisk()
-    parts = [part for part in log_parts(log_dir or f"{directory}/commitlog", disk) if part.end > begin]
+    parts = [part for part in store_parts(directory, disk, log_dir) if part.end > begin]
     left = count if count is not None else -1
     for piece in walk(parts, disk):
         if left == 0 or (end is not None and piece.offset >= end):

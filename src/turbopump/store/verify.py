@@ -21,11 +21,14 @@ from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACT
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.batch_check import BatchCheck
 from turbopump.store.dispatch import DELAY, KEYS, TAGS, UNIQUE_KEY, find, text_of
+from turbopump.store.dledger.entry_check import EntryCheck
+from turbopump.store.dledger.entry_walk import store_parts
 from turbopump.store.findings import Finding, Findings
 from turbopump.store.index_check import IndexCheck
+from turbopump.store.pieces import Fields, Kind, Piece
 from turbopump.store.queue_check import QueueCheck
 from turbopump.store.queue_files import batch_topics, is_directory_name
-from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
+from turbopump.store.walk import walk
 from turbopump.store.wheel_check import WheelCheck
 
 PROGRESS_BYTES = 16 << 20
@@ -54,7 +57,7 @@ class VerifyReport:
     """Result of `verify`: extent of the log, counts of each topic, problems and notes."""
 
     directory: str
-    is_clean: bool  # no `abort` file: the store is not in use and was stopped in order
+    is_clean: bool  # no `abort` file: not in use and stopped in order; and no entry is uncommitted
     log_begin: int = 0
     log_end: int = 0
     records: int = 0
@@ -88,8 +91,10 @@ class _Verification:
         self._directory = directory
         self._disk = disk
         self._findings = Findings()
-        self._parts = log_parts(log_dir or f"{directory}/commitlog", disk)
-        self._report = VerifyReport(directory, is_clean=not disk.exists(f"{directory}/abort"))
+        self._parts = store_parts(directory, disk, log_dir)
+        self._entries = EntryCheck(directory, disk, self._findings)
+        is_clean = not disk.exists(f"{directory}/abort") and self._entries.is_committed
+        self._report = VerifyReport(directory, is_clean)
         if self._parts:
             self._report.log_begin = self._report.log_end = self._parts[0].start
         self._queues: OrderedDict[tuple[str, int], QueueCheck | BatchCheck] = OrderedDict()
@@ -145,6 +150,8 @@ class _Verification:
                 self._findings.add_note("torn tail", text)
             case Kind.BLANK:
                 self._report.log_end = piece.end
+            case Kind.ENTRY_HEAD:
+                self._entries.check(piece)
         return True
 
     def _check_record(self, piece: Piece) -> bool:
@@ -249,6 +256,7 @@ class _Verification:
             is_deleted = known is not None and topic_name not in known and not check.exists
             check.finish(report.log_begin, report.log_end, report.is_clean, is_deleted)
             check.forget()
+        self._entries.finish()
         self._index.finish(report.log_end)
         self._wheel.finish()
         if not self._index.exists and report.records:

@@ -17,11 +17,11 @@ import msgspec
 
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, starts_in
 from turbopump.runtime.disk import Entry, SystemDisk
-from turbopump.store.location import find_store
+from turbopump.store.location import dledger_id, find_store
+from turbopump.store.pieces import LogPart, log_parts
 from turbopump.store.scan import measure_at
 from turbopump.store.segment import NAME_DIGITS
 from turbopump.store.times import timestamp_at
-from turbopump.store.walk import LogPart, log_parts
 
 
 class NoStore(ValueError):
@@ -157,6 +157,8 @@ def store_in(directory: str) -> str:
     found = find_store(directory)
     if found is None:
         raise NoStore(f"{directory}: not a store, there is no commitlog/ in it")
+    if node := dledger_id(found, SystemDisk()):
+        raise NoStore(f"{directory}: its log is that of the DLedger node {node}, which cannot be read here")
     return found
 
 

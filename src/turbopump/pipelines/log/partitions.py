@@ -21,7 +21,7 @@ from turbopump.pipelines.log.plan import (
     preferred_cuts,
 )
 from turbopump.pipelines.options import EARLIEST, LATEST, BadOption
-from turbopump.store.walk import LogPart
+from turbopump.store.pieces import LogPart
 
 # Of a message in the log, also inside a batch: limits the number of rows that damaged queue files may claim.
 MIN_MESSAGE_BYTES = 20

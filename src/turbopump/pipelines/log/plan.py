@@ -14,7 +14,7 @@ from turbopump.pipelines.log.files import QueueName
 from turbopump.pipelines.options import EARLIEST, LATEST
 from turbopump.pipelines.refusals import nearest
 from turbopump.protocol.names import is_retry_or_dlq, is_system_topic
-from turbopump.store.walk import LogPart
+from turbopump.store.pieces import LogPart
 
 LAST_OFFSET = 2**63 - 1
 FEW_ROWS = 10_000

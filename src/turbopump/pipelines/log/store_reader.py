@@ -29,8 +29,8 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.record import BLANK
 from turbopump.store.consume_queue import BLANK_SIZE
+from turbopump.store.pieces import LogPart
 from turbopump.store.queue_ext import HIGHEST_ADDRESS
-from turbopump.store.walk import LogPart
 
 BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
 LIGHT_PREFIX = "%LMQ%"  # light queues, which point to messages of other topics

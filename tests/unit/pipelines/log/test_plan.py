@@ -17,7 +17,7 @@ from turbopump.pipelines.log.plan import (
     preferred_cuts,
 )
 from turbopump.pipelines.options import BadOption, FormatOptions
-from turbopump.store.walk import LogPart
+from turbopump.store.pieces import LogPart
 
 T0 = QueueName("T", 0)
 
