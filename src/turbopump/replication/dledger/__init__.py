@@ -5,6 +5,7 @@
     wire.py             requests and answers of the node to and from DLedger's JSON
     handlers.py         requests of other members: who is addressed, which answer belongs to which request
     peer_link.py        requests to one member, in order, over one connection
+    request_encoder.py  makes the commands of those requests; reads the entries of a push
     node_storage.py     what a node wants done on disk: votes, entries, cuts, syncs
     entry_log_view.py   the log as a node sees it
     alarm.py            a timer that is set again and again

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from turbopump.protocol.addresses import split_address
-from turbopump.protocol.command import Command, request
 from turbopump.protocol.dledger.codes import DLedgerCode
-from turbopump.protocol.dledger.entry import DLedgerEntry
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.raft import (
     Appended,
@@ -43,12 +41,11 @@ from turbopump.raft import (
     Transfer,
     Truncate,
 )
-from turbopump.raft.messages import OutgoingRequest, PeerAnswer, PushOrder, RaftCode, TransferAnswer
+from turbopump.raft.messages import PeerAnswer, RaftCode, TransferAnswer
 from turbopump.remoting.client import Client
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
-from turbopump.replication.dledger import wire
 from turbopump.replication.dledger.alarm import Alarm
 from turbopump.replication.dledger.entry_log_view import EntryLogView
 from turbopump.replication.dledger.errors import LeadershipMoving, NotLeading, PendingAppendsFull
@@ -56,6 +53,7 @@ from turbopump.replication.dledger.group import DLedgerGroup
 from turbopump.replication.dledger.handlers import MemberHandlers
 from turbopump.replication.dledger.node_storage import NodeStorage
 from turbopump.replication.dledger.peer_link import PeerLink
+from turbopump.replication.dledger.request_encoder import RequestEncoder
 from turbopump.replication.dledger.status import MemberStatus, PeerStatus
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -119,8 +117,9 @@ class DLedgerServer:
         limits = Limits(max_connections=MAX_CONNECTIONS, requests_in_flight=MAX_REQUESTS)
         self._server = Server(self._router, environment.network, environment.clock, limits)
         self._client = Client(environment.network, environment.clock)
+        self._encoder = RequestEncoder(group, log)
         self._links = {
-            peer: PeerLink(peer, group.addresses[peer], self._client, self._command, self._post)
+            peer: PeerLink(peer, group.addresses[peer], self._client, self._encoder.command, self._post)
             for peer in group.peers
         }
         self._known = RoleChanged(Role.CANDIDATE, 0, None)
@@ -159,14 +158,13 @@ class DLedgerServer:
         await self._server.stop(0)
         await self._router.close()
         await self._client.close()
-        self._node = None
         self._lose_role()
         self._pending_alarm.cancel()
         await self._storage.save_checkpoint()
 
     async def _load_node(self) -> None:
         saved = await self._workers.run(self._storage.saved_state)
-        self._node = Node(self._config, saved, self._view, self._chance)
+        self._node = self._encoder.node = Node(self._config, saved, self._view, self._chance)
         self._known = RoleChanged(self._node.role, self._node.term, None)
 
     # what the owner may ask
@@ -247,17 +245,6 @@ class DLedgerServer:
     def status(self) -> MemberStatus:
         """Returns what tools may want to know."""
         node = self._node
-        followers = {} if node is None else node.followers
-        peers = tuple(
-            PeerStatus(
-                link.peer,
-                link.address,
-                link.is_reachable,
-                link.is_ours,
-                followers[link.peer].match_index if link.peer in followers else None,
-            )
-            for link in self._links.values()
-        )
         return MemberStatus(
             self.group.name,
             self.group.own_id,
@@ -270,8 +257,13 @@ class DLedgerServer:
             self._view.synced_index,
             self.committed_index,
             self._pending.waiting,
-            peers,
+            tuple(self._peer_status(link) for link in self._links.values()),
         )
+
+    def _peer_status(self, link: PeerLink) -> PeerStatus:
+        follower = None if self._node is None else self._node.followers.get(link.peer)
+        match_index = None if follower is None else follower.match_index
+        return PeerStatus(link.peer, link.address, link.is_reachable, link.is_ours, match_index)
 
     # events
 
@@ -366,26 +358,6 @@ class DLedgerServer:
         self._set_pending_alarm()
         _call(self.on_commit, index)
 
-    def _command(self, peer: str, outgoing: OutgoingRequest) -> Command | None:
-        """Returns the command of a request; None if this node would not send it any longer."""
-        node = self._node
-        if node is None:
-            return None
-        if isinstance(outgoing, PushOrder) and (node.role is not Role.LEADER or outgoing.term != node.term):
-            return None
-        envelope = wire.Envelope(self.group.name, self.group.own_id, peer)
-        body = wire.outgoing(envelope, outgoing, self._entries)
-        return None if body is None else request(wire.CODES[type(outgoing)], body=body.encode())
-
-    def _entries(self, order: PushOrder) -> Sequence[DLedgerEntry] | None:
-        count = order.last_index - order.first_index + 1
-        try:
-            entries = self._log.entries(order.first_index, count, self._log.end)
-        except BrokenRecord as error:
-            log_line.error("Cannot push entry %d: %s", order.first_index, error)
-            return None
-        return entries if len(entries) == count else None
-
     # failures
 
     async def _start_again(self) -> None:
@@ -408,7 +380,7 @@ class DLedgerServer:
     def _lose_role(self) -> None:
         """Ends the role of a node that is no more."""
         self._drop_all()
-        self._node = None
+        self._node = self._encoder.node = None
         if self._known.role is not Role.CANDIDATE or self._known.leader is not None:
             self._change_role(RoleChanged(Role.CANDIDATE, self._known.term, None))
         self._pending.role_lost()
