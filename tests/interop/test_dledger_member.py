@@ -66,7 +66,7 @@ class ApachePair:
         deadline = time.monotonic() + MAX_WAIT_S
         while time.monotonic() < deadline:
             for broker in self.brokers:
-                # One that has just got its role may end connections.
+                # A send that got no answer is repeated, and may then be stored twice.
                 with contextlib.suppress(OSError):
                     if _send(broker.broker_addr, number).code == 0:
                         return
