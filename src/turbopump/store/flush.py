@@ -141,8 +141,22 @@ class Flusher:
         self._kick()
 
     def log_was_cut(self, end: int) -> None:
-        """Lowers the offset that `want` asked for to the new end of the log: no sync could reach more."""
+        """Lowers the offset that `want` asked for to the new end of the log: no sync could reach more.
+
+        A callback that waits for an offset beyond it gets FAILED.
+        """
         self._wanted = min(self._wanted, end)
+        waiters, self._waiters = self._waiters, deque()
+        for offset, since, done in waiters:
+            if offset <= end:
+                self._waiters.append((offset, since, done))
+            else:
+                _tell(done, Durability.FAILED)
+
+    async def wait_idle(self) -> None:
+        """Waits until no sync is under way. Until the caller waits again, none begins: it may cut the log."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
 
     def flush_in_background(self) -> None:
         """Starts a sync when enough bytes, or any bytes for long enough, are unsynced. For ASYNC_FLUSH.

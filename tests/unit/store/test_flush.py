@@ -353,3 +353,22 @@ async def test_what_waits_for_its_sync_is_not_dispatched_yet() -> None:
     await bench.told(3)
     assert log.dispatched == log.end
     await bench.store.close()
+
+
+@virtual
+async def test_a_cut_waits_for_the_sync_under_way_and_fails_who_waits_for_what_is_gone() -> None:
+    bench = Bench()
+    await bench.store.start()
+    flusher, log = bench.store.flusher, bench.store.log
+    outcomes: list[Durability] = []
+    bench.send(1)
+    kept = log.end
+    flusher.durable(kept, outcomes.append)
+    bench.send(1)
+    flusher.durable(log.end, outcomes.append)
+    flusher.log_was_cut(kept)
+    assert outcomes == [Durability.FAILED]
+    await asyncio.sleep(0)
+    await flusher.wait_idle()
+    assert outcomes == [Durability.FAILED, Durability.DISK]
+    await bench.store.close()
