@@ -25,6 +25,7 @@ from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.runtime.network import SystemNetwork
 from turbopump.runtime.ports import reserved_port
 from turbopump.runtime.tasks import Tasks
+from turbopump.store.location import refuse_dledger
 
 log = logging.getLogger("turbopump.broker")
 
@@ -163,9 +164,12 @@ async def start_broker(
     promote: Callable[[MasterRole], None] | None = None,
 ) -> Broker:
     """Starts a broker and pushes its stop on the stack. `promote`: called when a slave is to be a master."""
+    disk = SystemDisk()
+    # It would begin an empty commit log beside the messages that are there.
+    refuse_dledger(config.store.root_dir, disk, "a start without DLedger")
     workers = SystemWorkers()
     stack.callback(workers.close)
-    broker = Broker(config, SystemNetwork(), SystemClock(), SystemDisk(), workers, Chance())
+    broker = Broker(config, SystemNetwork(), SystemClock(), disk, workers, Chance())
     broker.promote = promote
     listening = config.listening
     async with server_start.unknown_hosts_named(

@@ -53,6 +53,17 @@ def test_bad_input_is_one_line_and_a_status(home: Home, line: str, status: int, 
     assert done.stdout == b""
 
 
+def test_a_broker_does_not_begin_a_log_beside_that_of_a_dledger_node(home: Home) -> None:
+    data = home.path / "old" / "store" / "dledger-n0" / "data"
+    data.mkdir(parents=True)
+    (data / f"{0:020}").write_bytes(bytes(65536))
+    (home.path / "broker.conf").write_text(f"storePathRootDir={home.path / 'old' / 'store'}\nlistenPort=0\n")
+    done = typed(home, "turbopump broker -c broker.conf")
+    assert done.returncode == 1
+    assert "DLedger node n0" in done.stderr.decode()
+    assert not (home.path / "old" / "store" / "commitlog").exists()
+
+
 def test_a_body_that_is_no_text_is_sent_as_its_bytes(home: Home) -> None:
     home.up()
     assert typed(home, r"turbopump send raw $'\xff\xfe'").returncode == 0
