@@ -300,7 +300,7 @@ BUGS = (
         "void offsets at a slave",
         _replaced(SlaveReusedOffsets, "_is_judged", _always(False)),
         ("skipped poll",),
-        100,
+        300,
         "slave_reads",
     ),
     Bug(
