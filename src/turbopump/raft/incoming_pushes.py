@@ -190,7 +190,7 @@ class IncomingPushes:
         """Moves the commit index as far as the leader's, and not beyond what it has verified."""
         assert self.verified_index is not None
         index = min(push.commit_index, self.verified_index)
-        # A log that was begun anew may be replaced once more while none of its entries is committed.
+        # A log that was begun again may be replaced once more while none of its entries is committed.
         if index >= self._begin_index():
             self._member.commit(index)
 
