@@ -2,7 +2,7 @@
 
 In: slaves that come, report and leave, ends of records that must be copied, and the time. Out: a call to each
 waiter, once: when enough slaves have everything below its end, or when its time is over. A slave counts from
-its first report on and only while it is connected, whatever it had before.
+its first report on, and only while it is connected: what it had before it disconnected does not count.
 
 Each waiter is in two heaps, by end and by deadline. One that was called stays in the other heap as a mark
 until its turn comes, or until marks are the greater part: a report or a deadline costs about as much as the
