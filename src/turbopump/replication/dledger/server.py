@@ -193,11 +193,16 @@ class DLedgerServer:
         """Everything up to here is committed; -1: nothing."""
         return self._log.committed_index
 
-    def append(self, bodies: Sequence[bytes]) -> int:
-        """Appends records in this term and returns the index of the last. Pushes them in the next turn.
+    @property
+    def end_index(self) -> int:
+        """Index of the last entry of the log, committed or not; -1: none."""
+        return self._log.end_index
 
-        Raises AppendRefused (NotLeading, LeadershipMoving, PendingAppendsFull), or OSError when the disk is
-        full; nothing was appended then.
+    def append(self, bodies: Sequence[bytes]) -> list[int]:
+        """Appends records in this term and returns the offsets of their entries; the next turn pushes them.
+
+        The last of them has `end_index` until the next append. Raises AppendRefused (NotLeading,
+        LeadershipMoving, PendingAppendsFull), or OSError when the disk is full; nothing was appended then.
         """
         node = self._node
         # While a step is performed the node may have another role than the owner knows.
@@ -210,15 +215,15 @@ class DLedgerServer:
             raise LeadershipMoving(node.transferring_to)
         if self._pending.is_full:
             raise PendingAppendsFull(f"{self._pending.waiting} appends wait for a majority; try again later")
-        self._log.append(bodies, node.term)
+        offsets = self._log.append(bodies, node.term)
         self._post_once(Appended)
         self._storage.report_when_safe()
-        return self._log.end_index
+        return offsets
 
     def when_committed(self, index: int, timeout_ms: int, done: Callable[[AppendResult], None]) -> None:
         """Calls `done` exactly once: committed, not in time, or this member does not lead any longer.
 
-        To be called in the same turn as the `append` that returned this index.
+        To be called in the same turn as the `append` of the entry.
         """
         term = self._log.term_of(index)
         if index <= self.committed_index:

@@ -60,7 +60,9 @@ class MemberBench:
         return [number for number in map(marked, entries) if number < NO_OP]
 
     def append(self, *numbers: int) -> int:
-        return self.server.append([body(number) for number in numbers])
+        """Appends bodies with these numbers and returns the index of the last."""
+        self.server.append([body(number) for number in numbers])
+        return self.server.end_index
 
 
 class GroupBench:

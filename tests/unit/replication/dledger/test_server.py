@@ -30,6 +30,37 @@ async def test_a_first_group_elects_a_leader_and_commits_what_it_appends():
 
 
 @virtual
+async def test_an_append_returns_the_offset_of_each_entry():
+    group = GroupBench()
+    await group.start()
+    leader = await group.leader()
+    first = leader.log.next_index
+    offsets = leader.server.append([body(number) for number in range(400)])
+    assert leader.server.end_index == first + 399
+    assert offsets == [leader.log.place_of(first + number) for number in range(400)]
+    assert offsets[-1] - offsets[0] > leader.log.file_size
+    await group.stop()
+
+
+@virtual
+async def test_the_owner_is_told_of_a_commit_when_readers_see_it():
+    group = GroupBench()
+    await group.start()
+    leader = await group.leader()
+    seen: list[tuple[int, int, int]] = []
+    for bench in group.benches.values():
+        log = bench.log
+        bench.server.on_commit = lambda index, log=log: seen.append(
+            (index, log.committed_index, log.committed - log.end_of(index))
+        )
+    await group.committed(leader, 1, 2, 3)
+    await group.until_committed(1, 2, 3)
+    assert len(seen) >= 3
+    assert all(index == committed and beyond == 0 for index, committed, beyond in seen)
+    await group.stop()
+
+
+@virtual
 async def test_a_member_alone_leads_at_once():
     group = GroupBench(members=1)
     await group.start()
