@@ -224,7 +224,7 @@ class Appender:
             # The topic was deleted, and perhaps made again, after the draft was made.
             queue = self._current(queue.topic, queue.queue_id)
         store_host = draft.store_host or self.store_host
-        hosts = _hosts(draft.born_host, store_host)
+        hosts = hosts_of(draft.born_host, store_host)
         sys_flag = draft.sys_flag & ~HOSTS_MASK | hosts
         kind = sys_flag & TRANSACTION_MASK
         in_queue = kind not in (PREPARED, ROLLBACK)
@@ -315,10 +315,11 @@ class Appender:
                 )
 
     def _size(self, draft: Draft) -> int:
-        head = HEADS[_hosts(draft.born_host, draft.store_host or self.store_host)]
+        head = HEADS[hosts_of(draft.born_host, draft.store_host or self.store_host)]
         beyond_head = draft.queue.fixed_size - HEADS[0].size
         return head.size + beyond_head + len(draft.body) + len(draft.properties)
 
 
-def _hosts(born_host: bytes, store_host: bytes) -> int:
+def hosts_of(born_host: bytes, store_host: bytes) -> int:
+    """Returns the bits of the sys flag that say which of the two hosts of a record have IPv6 addresses."""
     return (BORN_V6 if len(born_host) == IPV6_HOST else 0) | (STORE_V6 if len(store_host) == IPV6_HOST else 0)

@@ -123,6 +123,14 @@ class CommitLog:
         at = offset % self.file_size
         return self.files.mapped(offset - at).buffer, at
 
+    def head_before(self, buffer: Buffer, position: int) -> int:
+        """Returns how many bytes lie before the record at a position of a file: none in a plain log."""
+        return 0
+
+    def first_record(self, start: int) -> int:
+        """Returns the offset of the first record in the file that begins at `start`."""
+        return start
+
     def identify(self, offset: int) -> Record | None:
         """Decodes the record at a log offset, even beyond `end`; None when no record is there."""
         at = offset % self.file_size

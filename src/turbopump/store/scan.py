@@ -117,7 +117,8 @@ def carrying(log: CommitLog, mark: bytes, at: int, count: int) -> tuple[list[Rec
 def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int, int], None]) -> int:
     """Calls `look` for the next `count` records and returns the offset to continue from.
 
-    `at` may come from a damaged file: if no record begins there, the next one is taken.
+    `at` may come from a damaged file: if no record begins there, the next one is taken. In a log of entries
+    it may be the offset of an entry or of the record in it.
     """
     at = max(at, log.min_offset)
     while count > 0 and at < log.committed:
@@ -126,11 +127,14 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
         buffer = log.files.mapped(base).buffer
         limit = min(log.file_size, log.committed - base)
         while count > 0 and position + MIN_RECORD_SIZE <= limit:
+            position += log.head_before(buffer, position)
+            if position + MIN_RECORD_SIZE > limit:
+                break
             size, magic, physical, sys_flag = _WALKED.unpack_from(buffer, position)
             if magic == BLANK_MAGIC:
                 break
             if physical != base + position or not MIN_RECORD_SIZE <= size <= limit - position:
-                position = _next_begin(buffer, base, position, limit)
+                position = _next_begin(log, buffer, base, position, limit)
                 continue
             look(buffer, position, size, sys_flag)
             position += size
@@ -139,14 +143,15 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
     return min(at, log.committed)
 
 
-def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
+def _next_begin(log: CommitLog, buffer: Buffer, start: int, position: int, limit: int) -> int:
     """Returns the position of the first record after `position`, walking from the start; `limit`: none."""
-    at = 0
+    at = log.head_before(buffer, 0)
     while at <= position:
         size = measure_at(buffer, start, at, limit, check_crc=False)
         if size <= 0:
             return limit
         at += size
+        at += log.head_before(buffer, at) if at < limit else 0
     return at
 
 

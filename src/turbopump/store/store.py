@@ -38,6 +38,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.delays import DelayHistory, DelayLevels
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.dledger.committed import CommittedEntries
+from turbopump.store.dledger.entry_appends import EntryAppender
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.message_recovery import EntryMessageRecovery
 from turbopump.store.errors import NoRoom, UnusableStore
@@ -82,16 +83,22 @@ class Store:
         self.delays = DelayLevels(config.message_delay_levels)
         self.flusher = Flusher(self.commit_log, self.flags, clock, workers, config)
         # Readers see a message as soon as it is appended.
-        immediate = not config.syncs_each and not config.uses_pool
+        immediate = not config.syncs_each and not config.uses_pool and self.entries is None
         self.index = _open_index(config, disk, clock)
-        self._appender = Appender(
+        entry_appender = (
+            EntryAppender(self.commit_log, self.flags, self.queues, clock, config.max_message_size)
+            if self.entries is not None
+            else None
+        )
+        self._appender = entry_appender or Appender(
             self.commit_log, self.flags, self.queues, clock, config.max_message_size, immediate
         )
         self._history = DelayHistory(config.config_dir, disk, config.message_delay_levels)
         self._dispatcher = Dispatcher(
             self.commit_log, self.queues, self._appender, self.index, self._history, twins
         )
-        self.flusher.on_synced = None if immediate else self._dispatcher.advance
+        if not immediate and self.entries is None:
+            self.flusher.on_synced = self._dispatcher.advance
         parts = MaintainedParts(
             self.commit_log, self.queues, self.index, self._dispatcher, self.flusher, self.flags
         )
@@ -117,7 +124,9 @@ class Store:
         )
         self.replica = ReplicaLog(self.commit_log, self._dispatcher, self.flusher, self.flags, config)
         self.committed = (
-            CommittedEntries(self.entries, self._dispatcher, self.flags) if self.entries is not None else None
+            CommittedEntries(self.entries, self._dispatcher, entry_appender, self.flags)
+            if self.entries is not None and entry_appender is not None
+            else None
         )
         self.reader = QueueReader(self.commit_log, config, disk, workers)
         self.queries = KeyQueries(self.log, self.index, self._dispatcher, config)
@@ -270,7 +279,9 @@ class Store:
         """Dispatches the rest of a log that is not dispatched by appending; False: not all could be."""
         if self.committed is not None and self.entries is not None:
             self.entries.state_files.save_checkpoint(self.entries.checkpoint())
-            return self.committed.finish()
+            is_whole = self.committed.finish()
+            self.committed.follow()  # entries that are not committed stay out of the queues
+            return is_whole
         return self.replica.finish() if self.flags.is_set(Reason.SLAVE) else True
 
 

@@ -72,9 +72,9 @@ class MessageTimes:
 
     async def stored_since(self, time_ms: int) -> int:
         """Returns the start of the log file from which on records stored at `time_ms` or later can be."""
-        starts = list(self._log.files.starts)
-        times = await self.read(starts)
-        before = [start for start in starts if 0 < times[start] < time_ms]
+        firsts = {start: self._log.first_record(start) for start in self._log.files.starts}
+        times = await self.read(list(firsts.values()))
+        before = [start for start, first in firsts.items() if 0 < times[first] < time_ms]
         return before[-1] if before else self._log.min_offset
 
 

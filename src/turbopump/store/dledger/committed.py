@@ -1,11 +1,13 @@
 """Dispatches the records of committed entries: to queues, index and waiting pulls.
 
-In: how far the group has committed (`EntryLog.commit_to`). Out: queues and index that follow, in slices. An
-entry that is not committed is in no queue: it may be cut off again.
+In: how far the group has committed (`EntryLog.commit_to`). Out: queues and index that follow. An entry that is
+not committed is in no queue: it may be cut off again. A follower reads the entries of its leader again, in
+slices; a leader still knows what it has appended itself.
 """
 
 from turbopump.protocol.dledger.entry import END_OF_FILE
 from turbopump.store.dispatch import Dispatcher
+from turbopump.store.dledger.entry_appends import AppendBodies, EntryAppender
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.entry_scan import EntryRun, scan_messages
 from turbopump.store.flags import Flags, Reason
@@ -15,15 +17,52 @@ from turbopump.store.replica_log import BYTES_PER_TURN, MAX_LAST_TURNS, NotACopy
 class CommittedEntries:
     """The dispatch of a DLedger node, leader or follower."""
 
-    def __init__(self, log: EntryLog, dispatcher: Dispatcher, flags: Flags) -> None:
+    def __init__(
+        self, log: EntryLog, dispatcher: Dispatcher, appender: EntryAppender, flags: Flags
+    ) -> None:
         self._log = log
         self._dispatcher = dispatcher
+        self._appender = appender
         self._flags = flags
+        self._is_leading = False
 
     def open(self, dispatched: int) -> None:
         """Makes the store that of a DLedger node: only entries are appended, by the node's driver."""
         self._flags.set(Reason.SLAVE)
         self._dispatcher.copied_from = dispatched
+
+    # role
+
+    def lead(self, append_bodies: AppendBodies) -> None:
+        """Lets messages be appended, as entries, by `append_bodies`. Everything is committed and dispatched.
+
+        Otherwise a message could get the queue offset of one that is not in its queue yet.
+        """
+        assert not self.is_behind, "committed entries are not in their queues"
+        assert self._log.committed == self._log.end, "entries of earlier leaders are not committed"
+        self._is_leading = True
+        self._appender.lead(append_bodies)
+        self._flags.clear(Reason.SLAVE)
+
+    def follow(self) -> None:
+        """Refuses messages. What was appended and is not committed is in no queue, and may come again."""
+        self._flags.set(Reason.SLAVE)
+        self._appender.follow()
+        self._is_leading = False
+
+    def index_of(self, offset: int) -> int:
+        """Returns the index of the entry with the record at a log offset, until its sender was answered."""
+        return self._appender.indexes.get(offset, -1)
+
+    def advance(self) -> None:
+        """On a leader: puts what is committed by now into its queues, and wakes the pulls that wait."""
+        if self._is_leading:
+            self._dispatcher.advance(self._log.committed)
+            self._dispatcher.copied_from = self._log.committed
+
+    def answered(self) -> None:
+        """Forgets the indexes of messages that are committed: their senders were answered."""
+        self._appender.answered()
 
     @property
     def is_behind(self) -> bool:
@@ -35,6 +74,9 @@ class CommittedEntries:
 
         Raises NotACopy when a committed entry cannot be read.
         """
+        if self._is_leading:
+            self.advance()
+            return False
         log, began = self._log, self._dispatcher.dispatched
         if began >= log.committed:
             return False

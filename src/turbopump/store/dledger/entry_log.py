@@ -26,6 +26,7 @@ from turbopump.protocol.dledger.entry import (
     pack_entry,
     read_entry,
 )
+from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2
 from turbopump.runtime.disk import Buffer, Disk
 from turbopump.store.commit_log import CommitLog, LogFile, Syncable
 from turbopump.store.config import StoreConfig
@@ -35,6 +36,8 @@ from turbopump.store.dledger.entry_scan import EMPTY
 from turbopump.store.dledger.placement import LogEnd, starts_of
 from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles
 from turbopump.store.segment import LogFiles
+
+RECORD_MAGICS = (MAGIC_V1, MAGIC_V2, BLANK)
 
 
 class EntryLog(CommitLog):
@@ -165,6 +168,23 @@ class EntryLog(CommitLog):
                 position += entry.size
                 index += 1
         return found[:max_count]
+
+    def head_before(self, buffer: Buffer, position: int) -> int:
+        """Returns how many bytes lie before the record of the entry at a position of a file.
+
+        None where a record begins, which may be one of `commitlog/`. At the mark of a file's end or beginning
+        these are the bytes that it names.
+        """
+        if position + END_MARK.size > self.file_size:
+            return 0
+        first, second = END_MARK.unpack_from(buffer, position)
+        if first == END_MAGIC:
+            left: int = second + HEAD_SIZE if position == 0 and second < self.file_size else second
+            return left
+        return HEAD_SIZE if first == MAGIC and second not in RECORD_MAGICS else 0
+
+    def first_record(self, start: int) -> int:
+        return start + self.head_before(self.files.mapped(start).buffer, 0)
 
     def _unit(self, index: int) -> EntryUnit:
         unit = self.index.unit(index)
