@@ -38,7 +38,7 @@ class Safety:
     """
 
     durability: str
-    """`buffer`, `memory` or `disk`, as in the receipt."""
+    """`buffer`, `memory`, `disk` or `quorum`, as in the receipt."""
     replicas: int = 1
     """How many brokers have the message."""
     replicas_on_disk: int | None = None
@@ -46,7 +46,11 @@ class Safety:
     code: ResponseCode = ResponseCode.SUCCESS
     """Response code for a sender that waits."""
     is_safe: bool = True
-    """False: the sync that was waited for failed or took too long."""
+    """False: the sync or the copies that were waited for failed or took too long."""
+    term: int | None = None
+    """Term of the leader that stored the message in a DLedger group; its receipt also names the index."""
+    remark: str = ""
+    """What the sender is told beside an error code."""
 
 
 AFTER_SYNC = {
@@ -62,6 +66,8 @@ def not_safe(what: str, code: ResponseCode) -> str:
     """Returns in words what was waited for in vain, for the code of a `Safety` that is not safe."""
     if code is ResponseCode.FLUSH_SLAVE_TIMEOUT:
         return f"{what} is stored, but too few slaves had it in time"
+    if code in (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR):
+        return f"{what} was not committed by a majority of the group"
     return f"{what} is not on disk"
 
 

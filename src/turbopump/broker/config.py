@@ -5,13 +5,14 @@ earlier ones. Out: a `BrokerConfig` and warnings for the operator. Which of Apac
 which field is in `settings.py`. Nothing here reads a file or the environment by itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from turbopump.broker import settings
 from turbopump.broker.readers import NotAccepted, ValueReader
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
+from turbopump.replication.dledger.group import DLedgerGroup, slave_id
 from turbopump.store.config import StoreConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "LoadedConfig", "load", "parse_properties", "printed", "show"]
@@ -96,6 +97,22 @@ class ReplicationRules:
         False,
         "a slave moves a consumer that is outside of its queue, as a master would; otherwise it waits",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DLedgerRules:
+    """Settings of a broker whose log is that of a DLedger group, which elects its master."""
+
+    enabled: bool = _why(False, "the log is agreed on by a group of brokers, which elects the master")
+    group: str = _why("", "name of the group, mostly the broker name")
+    peers: str = _why("", "all members of the group: n0-host:port;n1-host:port;n2-host:port")
+    self_id: str = _why("", "which of the members this broker is: n0")
+    preferred_leaders: str = _why("", "members that lead whenever they can, separated by ;")
+    heartbeat_ms: int = _why(2_000, "how often the leader sends heartbeats; the same in all members")
+    max_missed_heartbeats: int = _why(3, "a leader that is silent for so many heartbeats is replaced")
+    min_vote_wait_ms: int = _why(300, "how long a member waits at least before it asks for votes")
+    max_vote_wait_ms: int = _why(1_000, "how long a member waits at most before it asks for votes")
+    quorum_timeout_ms: int = _why(2_500, "a send that no majority has after this is answered with an error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +278,7 @@ class BrokerConfig:
     listening: ListenConfig = field(default_factory=ListenConfig)
     name_servers: NameServerConfig = field(default_factory=NameServerConfig)
     replication: ReplicationRules = field(default_factory=ReplicationRules)
+    dledger: DLedgerRules = field(default_factory=DLedgerRules)
     topics: TopicRules = field(default_factory=TopicRules)
     groups: GroupRules = field(default_factory=GroupRules)
     offsets: OffsetRules = field(default_factory=OffsetRules)
@@ -456,13 +474,15 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
     """Returns `config` with the registration period cut to 10 to 60 s. Raises ConfigError for bad values.
 
-    These are brokerId for the role, minInSyncReplicas above inSyncReplicas, and listenPort.
+    These are brokerId for the role, minInSyncReplicas above inSyncReplicas, listenPort, and the keys of
+    DLedger, which also decide what the log of the store is.
     `used`: where each key was set, for the error.
     """
 
     def error(message: str, key: str) -> ConfigError:
         return used[key].error(message) if key in used else ConfigError(message, key)
 
+    config = _with_log(config, error)
     identity, rules = config.identity, config.replication
     if identity.is_slave and identity.broker_id < 1:
         raise error(f"a slave must have an id above 0, got {identity.broker_id}", "brokerId")
@@ -476,3 +496,27 @@ def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig
         raise error("the fast port, two below, would not be a port", "listenPort")
     period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)
     return replace(config, name_servers=replace(config.name_servers, period_ms=period_ms))
+
+
+def _with_log(config: BrokerConfig, error: Callable[[str, str], ConfigError]) -> BrokerConfig:
+    """Returns `config` with the kind of log that enableDLegerCommitLog asks for, and its role.
+
+    A group elects its master, so brokerRole and brokerId have no effect, as in Apache. Raises ConfigError.
+    """
+    rules = config.dledger
+    if not rules.enabled:
+        return replace(config, store=replace(config.store, dledger_id=""))
+    try:
+        group = DLedgerGroup.parse(rules.group, rules.self_id, rules.peers)
+        slave_id(group.own_id)
+    except ValueError as bad:
+        raise error(str(bad), str(bad).split(" ", 1)[0]) from None
+    for member in filter(None, rules.preferred_leaders.split(";")):
+        if member not in group.addresses:
+            raise error(f"must be one of {', '.join(group.addresses)}, got {member!r}", "preferredLeaderId")
+    if rules.min_vote_wait_ms > rules.max_vote_wait_ms:
+        raise error(
+            f"must be at most {rules.max_vote_wait_ms}, got {rules.min_vote_wait_ms}", "dLegerMinVoteWait"
+        )
+    identity = replace(config.identity, role="SYNC_MASTER", broker_id=0)
+    return replace(config, identity=identity, store=replace(config.store, dledger_id=group.own_id))

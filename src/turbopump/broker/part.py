@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turbopump.broker.config import BrokerConfig, MasterRole
+from turbopump.broker.dledger.member import GroupMember
 from turbopump.broker.produce.kinds import WaitingKind, WaitingKinds
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
@@ -100,6 +101,8 @@ class Context:
     network: Network
     apply: Callable[[BrokerConfig], None]
     """Changes the configuration while the broker runs."""
+    member: GroupMember | None = None
+    """This broker's member of its DLedger group; None: it is in none."""
     promote: Callable[[MasterRole], None] | None = None
     """Has the process start this slave again as a master; None: it cannot do that."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)

@@ -10,7 +10,7 @@ of a table is never known here. A large one comes in slices, and the loop does o
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.disk import Workers
@@ -33,17 +33,20 @@ class PersistedTable:
         write: Callable[[str, bytes], None],
         workers: Workers,
         pause_s: float = PAUSE_S,
+        publish: Callable[[str, bytes], Awaitable[None]] | None = None,
     ) -> None:
+        """`publish` gets what was written; until it has returned, the change does not count as settled."""
         self._name = name
         self._dump = dump
         self._write = write
         self._workers = workers
+        self._publish = publish
         self._min_pause_s = self._pause_s = pause_s
         self._changes = 0
         self._on_disk = 0
         self._last_start = -1e9
         self._failed = ""
-        self._is_writing = False
+        self._is_writing = self._is_closing = False
         self._tasks = Tasks(log)
         self._written = asyncio.Event()
 
@@ -73,6 +76,7 @@ class PersistedTable:
 
     async def close(self) -> None:
         """Stops the background write, then writes the table if changes are not on disk. Raises OSError."""
+        self._is_closing = True
         await self._tasks.close()
         self._is_writing = False  # a task that was cancelled before its first step has not reset it
         if self.is_dirty:
@@ -110,6 +114,8 @@ class PersistedTable:
             data = b"".join(slices)
         self._pause_s = max(self._min_pause_s, PAUSE_FACTOR * took_s)
         await self._workers.run(self._write, self._name, data)
+        if self._publish is not None and not self._is_closing:
+            await self._publish(self._name, data)
         self._on_disk = changes
 
     def _wake(self) -> None:

@@ -104,9 +104,13 @@ class NameServerRegistration:
         """Waits until every reachable name server has all changes so far, or for `timeout_s`."""
         await _all([peer.settled() for peer in self._peers], timeout_s)
 
+    async def pause(self) -> None:
+        """Registers nothing more; what the name servers know stays."""
+        await self._tasks.close()
+
     async def stop(self) -> None:
         """Unregisters from the name servers that know this broker, each within `UNREGISTER_TIMEOUT_S`."""
-        await self._tasks.close()
+        await self.pause()
         await asyncio.gather(*(peer.leave() for peer in self._peers))
 
 

@@ -7,7 +7,7 @@ the object that is picked. No other module of this package knows how many parts 
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
@@ -17,8 +17,12 @@ from turbopump.broker.consume import filter_modules
 from turbopump.broker.consume import part as consume
 from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
 from turbopump.broker.delay import part as delay
+from turbopump.broker.dledger import part as dledger
+from turbopump.broker.dledger.member import GroupMember
+from turbopump.broker.dledger.roles import RoleKeeper
 from turbopump.broker.flow import RequestWaits
 from turbopump.broker.groups import part as groups
+from turbopump.broker.groups.members import Members
 from turbopump.broker.metrics import part as metrics
 from turbopump.broker.metrics.part import MetricsPart
 from turbopump.broker.part import Context
@@ -28,14 +32,15 @@ from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.replicas import part as replicas
 from turbopump.broker.replicas.acknowledgement import acknowledgement_of
-from turbopump.broker.replicas.part import ReplicaPart
+from turbopump.broker.replicas.part import CopyStatus, ReplicaPart
 from turbopump.broker.replicas.progress_files import RoleChange
-from turbopump.broker.replicas.requests import ReplicaHandler
 from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
-from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP
+from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import ServiceNotAvailable
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
@@ -48,6 +53,7 @@ from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.replication.copies import Copies
+from turbopump.replication.dledger.server import NodeEnvironment
 from turbopump.replication.progress import FILE as REPLICA_FILE
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -75,6 +81,9 @@ PARTS = (
 )
 """The parts of a broker, in the order in which they are built: a part uses those before it."""
 
+MEMBER_PARTS = tuple(dledger.build if build is replicas.build else build for build in PARTS)
+"""The parts of a broker in a DLedger group: others copy its log."""
+
 
 class Broker:
     """One broker: builds, starts and stops the store, the ports and all parts.
@@ -98,6 +107,8 @@ class Broker:
         """The checks that each request passes before its handler. Read by `start`."""
         self.promote: Callable[[MasterRole], None] | None = None
         """Has the process start this slave again as a master; None: it cannot. Read by `start`."""
+        self.member: GroupMember | None = None
+        """This broker's member of its DLedger group, once it is started; None: it is in none."""
         self.port = 0
         self.metrics_port = 0
         self.address = ""
@@ -110,7 +121,7 @@ class Broker:
         self._store: Store | None = None
         self._replication: ReplicaPart | None = None
         self._acknowledgement: Acknowledgement | None = None
-        self._replicas: ReplicaHandler | None = None
+        self._replicas: CopyStatus | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -137,40 +148,103 @@ class Broker:
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            await self._start(stack)
+            ground = await self._open(stack)
+            if ground.member is None:
+                registration = await self._serve(stack, ground)
+                stack.push_async_callback(registration.stop)
+                await registration.registered(REGISTERED_WITHIN_S)
+            else:
+                await self._join(stack, ground, ground.member)
             self._stack = stack.pop_all()
 
     async def stop(self) -> None:
         self._store = None
         await self._stack.aclose()
 
-    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
-        context = await self._context(stack)
-        for build in PARTS:
+    async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
+        """Opens the store and binds the ports; serves no request yet."""
+        config, clock = self.config, self._clock
+        compiled = twins()
+        log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
+        store = Store.open(config.store, self._disk, clock, self._workers, log.info, compiled)
+        stack.push_async_callback(store.close)
+        await store.start()
+        self._store = store
+        if config.identity.is_slave:
+            store.replica.open()
+        servers = await self._listen(stack)
+        store.log.store_host = await self._store_host()
+        client = Client(self._network, clock)
+        stack.push_async_callback(client.close)
+        self.member = self._member(store)
+        return _Ground(store, servers, client, self.member)
+
+    def _member(self, store: Store) -> GroupMember | None:
+        """Returns this broker's member of its DLedger group; None: it is in none."""
+        if store.entries is None or store.committed is None:
+            return None
+        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers)
+        return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
+
+    # a member of a DLedger group
+
+    async def _join(self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember) -> None:
+        """Joins the DLedger group, and serves the role that this broker has in it."""
+
+        async def serve(role: contextlib.AsyncExitStack, term: int | None) -> None:
+            await self._serve_as(role, ground, member, term)
+
+        roles = RoleKeeper(member, serve, self._clock)
+        await roles.start(self.config.listening.bind_address)
+        stack.push_async_callback(roles.stop)
+        stack.push_async_callback(self._leave, ground)
+
+    async def _serve_as(
+        self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember, term: int | None
+    ) -> None:
+        """Serves as master in a term, or as slave (None), until the stack is closed; ports stay open."""
+        identity = self.config.identity
+        if term is None:
+            identity = replace(identity, role="SLAVE", broker_id=member.slave_id)
+        else:
+            identity = replace(identity, role="SYNC_MASTER", broker_id=MASTER_ID)
+        self.config = replace(self.config, identity=identity)
+        ground.store.retention.guards.clear()  # those of the role before
+        await self._serve(stack, ground, leads=term is not None)
+        log.info("Serves as %s, broker id %d", identity.role, identity.broker_id)
+
+    async def _leave(self, ground: "_Ground") -> None:
+        if ground.registration is not None:
+            await ground.registration.stop()
+
+    # a role
+
+    async def _serve(
+        self, stack: contextlib.AsyncExitStack, ground: "_Ground", leads: bool = False
+    ) -> NameServerRegistration:
+        """Builds and starts the parts, which serve requests from then on; registers with the name servers.
+
+        `leads`: this broker stores messages for its DLedger group from now on.
+        """
+        context = await self._context(stack, ground, leads)
+        for build in PARTS if ground.member is None else MEMBER_PARTS:
             part = await build(context)
             context.add(part)
             for close in part.close:
                 stack.push_async_callback(close)
         parts = context.parts
         self._replicas = context.part(ReplicaPart).requests
-        routes = {code: route for part in parts for code, route in part.routes.items()}
-        main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
-        observe = next((part.observe for part in parts if part.observe is not None), None)
-        before = (*self.before, *(link for part in parts for link in part.before))
-        for table in (routes | main_routes, routes):
-            router = Router(table, observe=observe, before=before)
-            stack.push_async_callback(router.close)
-            context.routers.append(router)
-            for part in parts:
-                if part.bulk is not None:
-                    router.serve_in_bulk(part.bulk(router))
+        self._make_routers(stack, context)
         self._announce_topics(context)
         # Stopped in reverse: unregister, answer waiting requests, take no more requests, then the rest.
         flow = RequestWaits(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
         for server, router in zip(context.servers, context.routers, strict=True):
             server.late_requests = LateRequests(flow.late, flow.shortest_s)
-            server.router = router
-            stack.push_async_callback(server.stop)
+            server.serve_by(router)
+            if ground.member is None:
+                stack.push_async_callback(server.stop)
+            else:
+                stack.callback(server.serve_by, Router({}, before=(RoleChanging(),)))
         tasks = Tasks(log)
         for part in parts:
             if part.answer_waiting is not None:
@@ -183,39 +257,46 @@ class Broker:
                 await part.start()
         self.metrics_port = context.part(MetricsPart).port
         self._replication = context.part(ReplicaPart)
+        ground.registration = context.registration
         context.registration.start()
-        stack.push_async_callback(context.registration.stop)
-        await context.registration.registered(REGISTERED_WITHIN_S)
+        if ground.member is not None:  # the name servers learn of the next role instead
+            stack.push_async_callback(context.registration.pause)
+        return context.registration
 
-    async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
-        """Opens the store, loads the tables, binds the ports. Returns the context; serves no request yet."""
-        config, clock = self.config, self._clock
-        compiled = twins()
-        log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
-        store = Store.open(config.store, self._disk, clock, self._workers, log.info, compiled)
-        stack.push_async_callback(store.close)
-        await store.start()
-        self._store = store
-        if config.identity.is_slave:
-            store.replica.open()
+    def _make_routers(self, stack: contextlib.AsyncExitStack, context: Context) -> None:
+        """Makes the routers of main and fast port from the tables of all parts."""
+        parts = context.parts
+        routes = {code: route for part in parts for code, route in part.routes.items()}
+        main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
+        observe = next((part.observe for part in parts if part.observe is not None), None)
+        before = (*self.before, *(link for part in parts for link in part.before))
+        for table in (routes | main_routes, routes):
+            router = Router(table, observe=observe, before=before)
+            stack.push_async_callback(router.close)
+            context.routers.append(router)
+            for part in parts:
+                if part.bulk is not None:
+                    router.serve_in_bulk(part.bulk(router))
+
+    async def _context(self, stack: contextlib.AsyncExitStack, ground: "_Ground", leads: bool) -> Context:
+        """Loads the tables and picks the acknowledgement. Returns the context of the parts."""
+        config, clock, store, client = self.config, self._clock, ground.store, ground.client
         files = ConfigFiles(config.store.config_dir, self._disk)
-        tables = Tables(config, clock, store, self._modules())
+        tables = Tables(config, clock, store, self._modules(), ground.members)
         tables.load(files)
         role = RoleChange(files, self._disk, config.store.root_dir, clock)
         load(files, REPLICA_FILE, role.progress.load)
+        # The members of a group compare their logs themselves.
+        crashed = store.recovered_end is not None and ground.member is None
         if config.identity.is_slave:
-            role.begin_slave(tables.offsets, store.log.end, has_crashed=store.recovered_end is not None)
+            role.begin_slave(tables.offsets, store.log.committed, has_crashed=crashed)
         elif role.is_promotion:
             role.begin_promoted(tables.offsets, store.log.end)
-        servers = await self._listen(stack)
-        store.log.store_host = await self._store_host()
-        client = Client(self._network, clock)
-        stack.push_async_callback(client.close)
         pause_s = config.offsets.flush_interval_ms / 1000
         table_files = TableFiles(tables, files, self._workers, stack, pause_s)
-        recovered_end = self._repair_offsets(store, tables, files, role)
+        recovered_end = self._repair_offsets(ground, tables, files, role)
         copies = Copies()
-        acknowledgement = acknowledgement_of(config, store, copies, clock)
+        acknowledgement = self._acknowledgement_of(ground, copies, leads)
         self._acknowledgement = acknowledgement
         context = Context(
             config=lambda: self.config,
@@ -231,7 +312,7 @@ class Broker:
             ),
             client=client,
             registration=self._registration(client, tables),
-            servers=servers,
+            servers=ground.servers,
             port=self.port,
             address=self.address,
             recovered_end=recovered_end,
@@ -241,9 +322,17 @@ class Broker:
             chance=self._chance,
             network=self._network,
             apply=lambda changed: self._apply(changed, store, context),
+            member=ground.member,
             promote=self.promote,
         )
         return context
+
+    def _acknowledgement_of(self, ground: "_Ground", copies: Copies, leads: bool) -> Acknowledgement:
+        member = ground.member
+        if member is None:
+            return acknowledgement_of(self.config, ground.store, copies, self._clock)
+        rule = member.lead if leads else member.acknowledgement
+        return rule(lambda: self.config.dledger.quorum_timeout_ms)
 
     def _modules(self) -> FilterModules | None:
         rules = self.config.filters
@@ -298,18 +387,21 @@ class Broker:
         )
 
     def _repair_offsets(
-        self, store: Store, tables: Tables, files: ConfigFiles, role: RoleChange
+        self, ground: "_Ground", tables: Tables, files: ConfigFiles, role: RoleChange
     ) -> int | None:
         """Moves committed offsets beyond the end of their queue back to it; returns `Context.recovered_end`.
 
         That is where the log ended after the first crash of the last minutes; None when there was none.
 
         A slave that becomes the master may lack the last messages of the old one: to consumers that is the
-        same as a crash which has cost them. A crash of a slave costs nothing: its master has the messages.
+        same as a crash which has cost them. A crash of a slave costs nothing: its master has the messages. In
+        a DLedger group consumers see only what is never lost.
         """
-        is_slave = self.config.identity.is_slave
+        store, is_slave = ground.store, self.config.identity.is_slave
         is_promotion = not is_slave and role.is_promotion
         lost_from = store.log.end if is_promotion else None if is_slave else store.recovered_end
+        if ground.member is not None:
+            lost_from = None
         if is_slave or is_promotion:
             tables.offsets.adopt_crashes(role.progress.state.crashes)
         tables.offsets.is_used = lambda topic: (
@@ -357,6 +449,30 @@ def _for_role(config: BrokerConfig) -> BrokerConfig:
         return config
     log.warning("transientStorePoolEnable has no effect on a slave")
     return replace(config, store=replace(config.store, transient_pool=False))
+
+
+@dataclass
+class _Ground:
+    """What a broker has whatever role it serves: store, ports, the client, the connected clients."""
+
+    store: Store
+    servers: tuple[Server, Server]
+    client: Client
+    member: GroupMember | None
+    """This broker's member of its DLedger group; None: it is in none."""
+    members: Members[Connection] = field(default_factory=Members)
+    registration: NameServerRegistration | None = None
+    """That of the role which is served now."""
+
+
+class RoleChanging:
+    """A link of the `before` chain while a broker changes its role: refuses every request for that moment."""
+
+    def check(self, command: Command, connection: Connection) -> None:
+        raise ServiceNotAvailable("service not available now: this broker is changing its role; try again")
+
+    def permits_plain_sends(self, connection: Connection) -> bool:
+        return False
 
 
 class _NotReady:

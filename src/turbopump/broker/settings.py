@@ -90,6 +90,12 @@ _BROKER: dict[str, Setting] = {
     "enableAutoInSyncReplicas": Setting("replication.auto_in_sync", BOOLEAN, hot=True),
     "slaveReadEnable": Setting("replication.slave_reads", BOOLEAN, important=True, hot=True),
     "offsetCheckInSlave": Setting("replication.offset_check_in_slave", BOOLEAN, hot=True),
+    "enableDLegerCommitLog": Setting("dledger.enabled", BOOLEAN, important=True),
+    "dLegerGroup": Setting("dledger.group", TEXT, important=True),
+    "dLegerPeers": Setting("dledger.peers", TEXT, important=True),
+    "dLegerSelfId": Setting("dledger.self_id", TEXT, important=True),
+    "preferredLeaderId": Setting("dledger.preferred_leaders", TEXT),
+    "storePathDLedgerCommitLog": Setting("store.dledger_data_dir", DIRECTORY, "data files of DLedger's log"),
     "autoCreateTopicEnable": Setting("topics.auto_create", BOOLEAN, important=True, hot=True),
     "defaultTopicQueueNums": Setting("topics.default_queues", integer(1, 65536)),
     "clusterTopicEnable": Setting("topics.cluster_topic", BOOLEAN),
@@ -393,6 +399,11 @@ _WAITS: dict[str, Setting] = {
 }
 
 OURS: dict[str, Setting] = {
+    "dLegerHeartbeatInterval": Setting("dledger.heartbeat_ms", INTERVAL),
+    "dLegerMaxMissedHeartbeats": Setting("dledger.max_missed_heartbeats", integer(1, 100)),
+    "dLegerMinVoteWait": Setting("dledger.min_vote_wait_ms", INTERVAL),
+    "dLegerMaxVoteWait": Setting("dledger.max_vote_wait_ms", INTERVAL),
+    "dLegerQuorumTimeout": Setting("dledger.quorum_timeout_ms", INTERVAL),
     "transactionalIdRetentionHours": Setting(
         "transactions.id_retention_hours", integer(0, 2**31 - 1, "hours"), hot=True
     ),
@@ -436,6 +447,10 @@ LEAST_PLAUSIBLE_MS = {
     "haSendHeartbeatInterval": 100,
     "haHousekeepingInterval": 1_000,
     "slaveTimeout": 50,
+    "dLegerHeartbeatInterval": 20,
+    "dLegerMinVoteWait": 10,
+    "dLegerMaxVoteWait": 20,
+    "dLegerQuorumTimeout": 50,
     "shortPollingTimeMills": 20,
     "filterDataCleanTimeSpan": 1_000,
     "flushIntervalCommitLog": 10,
@@ -477,12 +492,10 @@ def _only(accepted: str, feature: str) -> Fixed:
     return Fixed(frozenset({accepted}), feature)
 
 
-_DLEDGER = "replication by DLedger"
 _REPLICAS = "replication; one broker keeps the only copy"
 _ACCESS = "access control; every client would be let in"
 
 FIXED: dict[str, Fixed] = {
-    "enableDLegerCommitLog": _only("false", _DLEDGER),
     "enableControllerMode": _only("false", "election of masters by a controller"),
     "enableSlaveActingMaster": _only("false", "slaves acting as masters"),
     "totalReplicas": _only("1", _REPLICAS),
@@ -522,10 +535,6 @@ LATER: dict[str, str] = {
         enableRemoteEscape brokerHeartbeatInterval brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis
         syncBrokerMemberGroupPeriod compatibleWithOldNameSrv cleanOfflineBrokerInterval isolateLogEnable
         skipPreOnline forwardTimeout loadBalancePollNameServerInterval lockInStrictMode""",
-    ),
-    **_each(
-        "replication by DLedger",
-        "dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId enableBatchPush storePathDLedgerCommitLog",
     ),
     **_each(
         "election of masters by a controller",
@@ -604,7 +613,7 @@ LATER: dict[str, str] = {
 WITHOUT_EFFECT: frozenset[str] = frozenset(
     _each(
         "",
-        """bitMapLengthConsumeQueueExt
+        """bitMapLengthConsumeQueueExt enableBatchPush
         timerGetMessageThreadNum timerPutMessageThreadNum timerCongestNumEachSlot timerSkipUnknownError
         timerWarmEnable timerCheckMetricsWhen timerColdDataCheckIntervalMs timerEnableCheckMetrics
         timerEnableRetryUntilSuccess timerInterceptDelayLevel timerMetricSmallThreshold

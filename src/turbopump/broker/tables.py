@@ -3,7 +3,7 @@
 Which part uses which table is not known here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 from turbopump.broker.config import BrokerConfig
@@ -35,15 +35,21 @@ class Tables:
     """Holds the tables of a broker: topics, groups, offsets, filters, members, locks, statistics, …"""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: Storage,
+        modules: FilterModules | None,
+        members: Members[Connection],
     ) -> None:
+        """`members` are the connected clients, which a change of the broker's role does not disconnect."""
         light = config.store.uses_light_queues
         self.topics = TopicTable(config.topics, config.identity, clock, light)
         self.groups = SubscriptionGroups(config.groups, clock, light)
         self.offsets = CommittedOffsets(config.offsets, clock, light)
         self.filters = GroupFilters(config.filters, clock, modules)
         self.request_modes = RequestModes()
-        self.members: Members[Connection] = Members()
+        self.members = members
         self.locks = LockTable(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.log.appended_messages)
         cluster = config.identity.cluster_name
@@ -79,6 +85,8 @@ class TableFiles:
         stack: AsyncExitStack,
         offsets_pause_s: float,
     ) -> None:
+        self.publish: Callable[[str, bytes], Awaitable[None]] | None = None
+        """Gets each table that was written; until it has returned, the change does not count as settled."""
         self._files, self._workers, self._stack = files, workers, stack
         offsets = tables.offsets
         self.topics = self._persisted(TOPICS_FILE, tables.topics.dump)
@@ -92,9 +100,13 @@ class TableFiles:
     def _persisted(
         self, name: str, dump: Callable[[], bytes | Iterator[bytes]], pause_s: float = PAUSE_S
     ) -> PersistedTable:
-        persisted = PersistedTable(name, dump, self._files.save, self._workers, pause_s)
+        persisted = PersistedTable(name, dump, self._files.save, self._workers, pause_s, self._published)
         self._stack.push_async_callback(persisted.close)
         return persisted
+
+    async def _published(self, name: str, contents: bytes) -> None:
+        if self.publish is not None:
+            await self.publish(name, contents)
 
 
 def load(files: ConfigFiles, name: str, take: Callable[[bytes], int]) -> None:

@@ -245,6 +245,13 @@ class TopicTable:
         if changed or len(self._table) < len(before):
             self.on_change(changed)
 
+    def merge(self, data: bytes) -> None:
+        """Adds the topics of `data`, in the form of topics.json; those of the same name are replaced."""
+        before = dict(self._table)
+        self.load(data)
+        if changed := [topic for name, topic in self._table.items() if before.get(name) != topic]:
+            self.on_change(changed)
+
     def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
         """Adds a topic for each name that has queues in the store but no entry in the table.
 

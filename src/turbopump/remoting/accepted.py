@@ -37,6 +37,10 @@ class AcceptedConnection(Connection):
         self._on_opened = on_opened
         self._stopped_at: float | None = None  # when we stopped reading because of requests in flight
 
+    def serve_by(self, serve: Serve, shortcut: Shortcut | None, late_requests: LateRequests | None) -> None:
+        """Has others serve the requests that are read from now on."""
+        self._serve, self._shortcut, self._late_requests = serve, shortcut, late_requests
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._on_opened(self)

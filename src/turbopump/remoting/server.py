@@ -47,7 +47,7 @@ class Server:
         self, router: FrameHandler, network: Network, clock: Clock, limits: Limits | None = None
     ) -> None:
         self.router = router
-        """Serves the connections that begin from now on."""
+        """Serves the connections that begin from now on; `serve_by` changes those that are open, too."""
         self.late_requests: LateRequests | None = None
         """Measures how long requests waited, and has those answered that are too late; None: none is."""
         self._network = network
@@ -71,6 +71,12 @@ class Server:
     def waits_s(self) -> float:
         """Seconds for which the request that has waited longest was not begun; 0 if none waits."""
         return max((connection.waits_s for connection in self.connections), default=0.0)
+
+    def serve_by(self, router: FrameHandler) -> None:
+        """Has another router serve all connections from now on, those that are open included."""
+        self.router = router
+        for connection in self.connections:
+            connection.serve_by(router.serve, router.shortcut, self.late_requests)
 
     async def start(self, host: str, port: int) -> int:
         """Starts to listen and returns the port; may be called again to serve another port too."""

@@ -28,6 +28,7 @@ from turbopump.protocol.record import (
     measure,
 )
 from turbopump.protocol.sysflag import COMMIT, HOSTS_MASK, TRANSACTION_MASK
+from turbopump.runtime.disk import Buffer as MappedBuffer
 from turbopump.store.commit_log import BLANK_HEAD, CommitLog
 from turbopump.store.dispatch import Found
 
@@ -143,7 +144,7 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
     return min(at, log.committed)
 
 
-def _next_begin(log: CommitLog, buffer: Buffer, start: int, position: int, limit: int) -> int:
+def _next_begin(log: CommitLog, buffer: MappedBuffer, start: int, position: int, limit: int) -> int:
     """Returns the position of the first record after `position`, walking from the start; `limit`: none."""
     at = log.head_before(buffer, 0)
     while at <= position:

@@ -90,7 +90,15 @@ def test_old_spellings_still_set_the_file_sizes() -> None:
         ("messageDelayLevel=-1s", "line 2: messageDelayLevel: "),
         ("storePathCommitLog=/a,/b", "line 2: storePathCommitLog: .* one directory"),
         ("brokerRole=SLAVE", "brokerId: a slave must have an id above 0, got 0"),
-        ("enableDLegerCommitLog=true", "line 2: enableDLegerCommitLog: 'true' is not supported yet"),
+        ("enableDLegerCommitLog=true", "dLegerGroup must be the name of the group, got nothing"),
+        (
+            "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=n0-a:1\ndLegerSelfId=n1",
+            "line 5: dLegerSelfId: dLegerSelfId must be one of n0, got 'n1'",
+        ),
+        (
+            "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=one-a:1\ndLegerSelfId=one",
+            "line 5: dLegerSelfId: dLegerSelfId must be a letter and a number, like n0, got 'one'",
+        ),
         ("aclEnable=true", "line 2: aclEnable: 'true' is not supported yet"),
         ("minInSyncReplicas=3", "line 2: minInSyncReplicas: must not be more than inSyncReplicas"),
         ("brokerId=1", "line 2: brokerId: a master must have the id 0, got 1"),

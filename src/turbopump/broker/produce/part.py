@@ -15,7 +15,8 @@ async def build(context: Context) -> Part:
     """Builds the send handlers, after all parts with message kinds, so that sends know all of these."""
     store, tables, writer, targets = context.store, context.tables, context.writer, context.targets
     rules, clock = targets.rules, context.clock
-    receipts = Receipts(store.log.store_host, rules.region, rules.trace_on)
+    index_of = (lambda offset: -1) if context.member is None else context.member.index_of
+    receipts = Receipts(store.log.store_host, rules.region, rules.trace_on, index_of)
     ids = UniqueIds(rules.broker_ip, os.getpid(), clock.now_ms, context.chance.getrandbits(32))
     sends = SendHandler(
         store,

@@ -382,11 +382,16 @@ class PlainSendHandler:
         out: list[bytes] = []
         prefix = PREFIX.pack
         hurried, waited = self._template(self._acknowledgement.unawaited), self._template(safety)
+        index_of = self._receipts.index_of if safety.term is not None else None
         rows = zip(asked, appended)  # noqa: B905 - `strict` costs 0.2 us a call
         for (opaque, queue_id, unique_key, oneway, waits), (offset, queue_offset, _) in rows:
             if oneway:
                 continue
-            header = (waited if waits else hurried) % (queue_id, unique_key, offset, queue_offset, opaque)
+            if index_of is None or not waits:
+                header = (waited if waits else hurried) % (queue_id, unique_key, offset, queue_offset, opaque)
+            else:
+                values = queue_id, unique_key, offset, queue_offset, index_of(offset), opaque
+                header = waited % values
             length = len(header)
             out.append(prefix(length + 4, length))
             out.append(header)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
@@ -22,6 +23,7 @@ from turbopump.broker.replicas.slave_retention import SlaveRetention
 from turbopump.broker.replicas.slave_rules import SlaveRules
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
 from turbopump.protocol.addresses import HA_PORT_STEP
+from turbopump.protocol.bodies import SlaveStatus
 from turbopump.remoting.links import Link
 from turbopump.replication.comparison import LogComparison
 from turbopump.replication.master import Master, MasterRules, Table
@@ -31,11 +33,26 @@ from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
 from turbopump.store.flags import Reason
 
 
+class CopyStatus(Protocol):
+    """Interface to what this broker knows of the copies of its log: for tools, metrics and its health."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this broker does not do its work; None while an operator need not act."""
+
+    @property
+    def state(self) -> SlaveState | None:
+        """What a slave is doing; None on a master."""
+
+    def slaves(self) -> list[SlaveStatus]: ...
+    def figures(self) -> dict[str, str]: ...
+
+
 @dataclass(kw_only=True)
 class ReplicaPart(Part):
     """The broker's part for replication: its request handler, and a `Master` or a `Slave`."""
 
-    requests: ReplicaHandler
+    requests: CopyStatus
     master: Master | None = None
     slave: Slave | None = None
 

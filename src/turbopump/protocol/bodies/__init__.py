@@ -83,7 +83,14 @@ from turbopump.protocol.bodies.queues import (
     UnlockBatchRequestBody,
 )
 from turbopump.protocol.bodies.registration import RegisterBrokerBody
-from turbopump.protocol.bodies.replicas import GivenOffset, GivenOffsets, ReplicaStatus, SlaveStatus
+from turbopump.protocol.bodies.replicas import (
+    GivenOffset,
+    GivenOffsets,
+    RaftPeer,
+    RaftStatus,
+    ReplicaStatus,
+    SlaveStatus,
+)
 from turbopump.protocol.bodies.routes import (
     BrokerData,
     BrokerMemberGroup,
@@ -175,6 +182,8 @@ __all__ = [
     "QueueData",
     "QueueOffset",
     "QueueTimeSpan",
+    "RaftPeer",
+    "RaftStatus",
     "RegisterBrokerBody",
     "ReplicaStatus",
     "ResetOffsetBody",

@@ -61,3 +61,45 @@ class GivenOffsets(Body):
     """Body of 9714: what a slave has given to consumers, which its master then takes from them."""
 
     given: list[GivenOffset] = empty_list()
+
+
+class RaftPeer(Body):
+    """Another member of a DLedger group, as the asked one knows it."""
+
+    address: str = always("")
+    isOurs: bool = always(False)
+    """Whether it is a broker of ours, and takes several entries in one push."""
+    isReachable: bool | None = None
+    """Not there: nothing was asked of it yet."""
+    matchIndex: I64 | None = None
+    """What a leader knows this follower to have; not there: the asked member does not lead."""
+    member: str = always("")
+
+
+class RaftStatus(Body):
+    """Role, term and log of a member of a DLedger group; indexes are -1 where there is no entry."""
+
+    beginIndex: I64 = always(-1)
+    brokerId: I64 = always(0)
+    brokerName: str = always("")
+    committed: I64 = always(0)
+    """Log offset behind the last committed entry."""
+    committedIndex: I64 = always(-1)
+    dispatched: I64 = always(0)
+    elections: I64 = always(0)
+    """How often this member has seen another leader since it was started."""
+    end: I64 = always(0)
+    endIndex: I64 = always(-1)
+    group: str = always("")
+    joined: bool = always(False)
+    """False: it came with an empty disk and does not vote yet."""
+    leader: str = always("")
+    leaderAddress: str = always("")
+    """Address of the leader for clients, if it is one of ours and known."""
+    member: str = always("")
+    peers: list[RaftPeer] = empty_list()
+    pendingAppends: I64 = always(0)
+    role: str = always("")
+    syncedIndex: I64 = always(-1)
+    term: I64 = always(-1)
+    trouble: str = always("")

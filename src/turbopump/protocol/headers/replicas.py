@@ -1,4 +1,4 @@
-"""Requests between brokers of ours about their copies of a log (9711 to 9713). Apache has none of them."""
+"""Requests between brokers of ours about their copies of a log (9711 to 9716). Apache has none of them."""
 
 from turbopump.protocol.headers.base import I64, Header
 
@@ -33,3 +33,9 @@ class ReplicaPromoteRequest(Header):
 
     role: str = "ASYNC_MASTER"
     force: bool = False
+
+
+class RaftTransferRequest(Header):
+    """Code 9716: has the leader of a DLedger group give the leadership to a member, by its id."""
+
+    member: str

@@ -53,3 +53,14 @@ class DLedgerGroup:
     def node_config(self) -> NodeConfig:
         """Returns the settings of this member's node, with DLedger's intervals."""
         return NodeConfig(self.own_id, tuple(self.addresses))
+
+
+def slave_id(member: str) -> int:
+    """Returns the broker id of a member that does not lead: n0 is 1, n1 is 2. Raises ValueError.
+
+    Apache's rule: the number behind the first character of the member's id, and one more.
+    """
+    digits = member[1:]
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
+        raise ValueError(f"dLegerSelfId must be a letter and a number, like n0, got {member!r}")
+    return int(digits) + 1

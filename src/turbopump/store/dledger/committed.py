@@ -1,7 +1,7 @@
 """Dispatches the records of committed entries: to queues, index and waiting pulls.
 
-In: how far the group has committed (`EntryLog.commit_to`). Out: queues and index that follow. An entry that is
-not committed is in no queue: it may be cut off again. A follower reads the entries of its leader again, in
+In: how far the group has committed (`EntryLog.commit_to`). Out: queues and index that follow. An entry that
+is not committed is in no queue: it may be cut off again. A follower reads the entries of its leader again, in
 slices; a leader still knows what it has appended itself.
 """
 
@@ -17,9 +17,7 @@ from turbopump.store.replica_log import BYTES_PER_TURN, MAX_LAST_TURNS, NotACopy
 class CommittedEntries:
     """The dispatch of a DLedger node, leader or follower."""
 
-    def __init__(
-        self, log: EntryLog, dispatcher: Dispatcher, appender: EntryAppender, flags: Flags
-    ) -> None:
+    def __init__(self, log: EntryLog, dispatcher: Dispatcher, appender: EntryAppender, flags: Flags) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._appender = appender

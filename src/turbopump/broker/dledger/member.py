@@ -1,0 +1,203 @@
+"""This broker's member of its DLedger group: what it may do now, and committed messages in their queues.
+
+In: role changes and commits of the driver. Out: a store that takes messages only while this member leads, and
+`changed`, which wakes whoever has to serve another role. What a role serves is not known here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from turbopump.broker.config import DLedgerRules
+from turbopump.broker.dledger.acknowledgement import QuorumAcknowledgement, promise_of
+from turbopump.broker.dledger.table_records import no_op_record
+from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
+from turbopump.raft import Role, RoleChanged
+from turbopump.replication.dledger.errors import AppendRefused, PendingAppendsFull
+from turbopump.replication.dledger.group import DLedgerGroup, slave_id
+from turbopump.replication.dledger.server import DLedgerServer, NodeEnvironment
+from turbopump.runtime.tasks import Tasks
+from turbopump.store.dledger.committed import CommittedEntries
+from turbopump.store.dledger.entry_log import EntryLog
+from turbopump.store.flush import Flusher
+from turbopump.store.replica_log import NotACopy
+
+log = logging.getLogger(__name__)
+
+
+class GroupMember:
+    """The member of a DLedger group that this broker is, from `start` to `stop`, whatever role it has."""
+
+    def __init__(
+        self,
+        rules: DLedgerRules,
+        entries: EntryLog,
+        committed: CommittedEntries,
+        flusher: Flusher,
+        environment: NodeEnvironment,
+    ) -> None:
+        self.group = DLedgerGroup.parse(rules.group, rules.self_id, rules.peers)
+        self.changed = asyncio.Event()
+        """Set when role, term or leader are other ones; who waits for it clears it."""
+        self.on_dispatched: Callable[[], None] = lambda: None
+        """Called when committed messages have come to their queues, on a follower."""
+        self.trouble: str | None = None
+        self.elections = 0
+        """How often another leader, or a new term of the same one, became known since the start."""
+        self._rules = rules
+        self._entries = entries
+        self._committed = committed
+        self._flusher = flusher
+        self._has_committed = asyncio.Event()
+        self._acknowledgement: QuorumAcknowledgement | None = None
+        self._tasks = Tasks(log)
+        now_ms = environment.clock.now_ms
+        self.server = DLedgerServer(
+            self.group,
+            entries,
+            flusher,
+            environment,
+            lambda term: no_op_record(now_ms()),
+            replace(
+                self.group.node_config(),
+                heartbeat_interval_ms=rules.heartbeat_ms,
+                max_missed_heartbeats=rules.max_missed_heartbeats,
+                min_vote_wait_ms=rules.min_vote_wait_ms,
+                max_vote_wait_ms=rules.max_vote_wait_ms,
+                preferred_leaders=tuple(filter(None, rules.preferred_leaders.split(";"))),
+            ),
+        )
+        self.server.on_role_changed = self._role_changed
+        self.server.on_commit = self._commit
+
+    async def start(self, host: str) -> None:
+        """Begins to look for a leader, and to put committed messages into their queues."""
+        await self.server.start(host)
+        self._tasks.start(self._dispatch(), name="dispatch committed entries")
+        self._has_committed.set()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self._tasks.close()
+
+    # role
+
+    @property
+    def term(self) -> int:
+        return self.server.term
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member leads its group, and has everything that was committed before in its queues."""
+        return (
+            self.server.role is Role.LEADER
+            and self._entries.committed == self._entries.end
+            and not self._committed.is_behind
+        )
+
+    @property
+    def is_leading_soon(self) -> bool:
+        """Whether this member was elected, and lacks in its queues what was committed before."""
+        return self.server.role is Role.LEADER and not self.leads
+
+    @property
+    def slave_id(self) -> int:
+        """The broker id of this member while it does not lead."""
+        return slave_id(self.group.own_id)
+
+    def broker_id_of(self, member: str) -> int:
+        """Returns the broker id of another member; -1 where its id has no number."""
+        try:
+            return slave_id(member)
+        except ValueError:
+            return -1
+
+    def index_of(self, offset: int) -> int:
+        """Returns the index of the entry with the record at a log offset, until its sender was answered."""
+        return self._committed.index_of(offset)
+
+    def offset_behind(self, index: int | None) -> int:
+        """Returns the log offset behind an entry; 0 for one that this log does not have."""
+        return 0 if index is None or not self._entries.has(index) else self._entries.end_of(index)
+
+    def lead(self, timeout_ms: Callable[[], int]) -> QuorumAcknowledgement:
+        """Lets messages be stored in this term; returns the rule by which they are answered."""
+        assert self.leads, "only a leader that has everything may store messages"
+        self._acknowledgement = self.acknowledgement(timeout_ms)
+        self._committed.lead(self._append)
+        return self._acknowledgement
+
+    def follow(self) -> None:
+        """Stores no messages any longer."""
+        if self._acknowledgement is not None:
+            self._acknowledgement.end_leadership()
+            self._acknowledgement = None
+        self._committed.follow()
+        self._has_committed.set()
+
+    def acknowledgement(self, timeout_ms: Callable[[], int]) -> QuorumAcknowledgement:
+        """Returns the rule of the present term."""
+        on_disk = self._flusher.syncs_each
+        members = len(self.group.addresses)
+        return QuorumAcknowledgement(
+            self._flusher,
+            self._entries,
+            self.server,
+            timeout_ms,
+            self.term,
+            members // 2 + 1,
+            on_disk,
+            promise_of(self.group.name, members, on_disk),
+        )
+
+    def _role_changed(self, change: RoleChanged) -> None:
+        if self._acknowledgement is not None:
+            self.follow()
+        self.elections += change.leader is not None
+        self.changed.set()
+
+    def _append(self, bodies: Sequence[bytes]) -> tuple[int, list[int]]:
+        """Appends records as entries of this term. Raises Refused."""
+        first = self._entries.next_index
+        try:
+            return first, self.server.append(bodies)
+        except AppendRefused as error:
+            raise _refusal(error) from None
+        except OSError as error:
+            raise ServiceNotAvailable(f"service not available now: {error}") from None
+
+    # commits
+
+    def _commit(self, index: int) -> None:
+        if self._acknowledgement is not None:
+            self._committed.advance()
+            self._committed.answered()
+        else:
+            self._has_committed.set()
+
+    async def _dispatch(self) -> None:
+        """Puts what is committed into its queues while this member does not store messages itself."""
+        while True:
+            await self._has_committed.wait()
+            self._has_committed.clear()
+            try:
+                await self._dispatch_all()
+            except NotACopy as error:
+                self.trouble = f"a committed entry cannot be read: {error}"
+                log.error("Stopped putting messages into queues: %s", self.trouble)
+                return
+            self.on_dispatched()
+            self.changed.set()
+
+    async def _dispatch_all(self) -> None:
+        has_more = True
+        while has_more and self._acknowledgement is None:
+            has_more = self._committed.dispatch()
+            await asyncio.sleep(0)  # others are served between two slices
+
+
+def _refusal(error: AppendRefused) -> Refused:
+    if isinstance(error, PendingAppendsFull):
+        return SystemBusy(str(error))
+    return ServiceNotAvailable(f"service not available now: {error}")
