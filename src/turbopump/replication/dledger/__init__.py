@@ -1,6 +1,11 @@
 """The driver of a DLedger node: connects the pure node of `raft` with the wire, the log and the clock.
 
-    server.py           one member of a group: steps of the node, its effects, and what its owner may ask
+    server.py           one member of a group: its parts, its life, and what its owner may ask
+    node_runner.py      events in their order, one step of the node at a time; starts it again from disk
+    event_queue.py      what has happened and the node has not taken in
+    effects.py          what the node wants done: on disk, on the wire, to the owner
+    commit_waits.py     appends of the owner that wait for their commit, or their deadline
+    transfers.py        transfers of the leadership that the owner waits for
     group.py            name and members of a group, from `dLegerGroup`, `dLegerSelfId` and `dLegerPeers`
     wire.py             requests and answers of the node to and from DLedger's JSON
     handlers.py         requests of other members: who is addressed, which answer belongs to which request

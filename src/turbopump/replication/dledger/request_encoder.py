@@ -1,7 +1,7 @@
 """Makes the commands of a node's requests; reads the entries of a push from the log."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.dledger.entry import DLedgerEntry
@@ -18,14 +18,14 @@ log_line = logging.getLogger(__name__)
 class RequestEncoder:
     """Encodes requests of the present node; None while there is no node."""
 
-    def __init__(self, group: DLedgerGroup, log: EntryLog) -> None:
-        self.node: Node | None = None
+    def __init__(self, group: DLedgerGroup, log: EntryLog, node: Callable[[], Node | None]) -> None:
+        self._node = node
         self._group = group
         self._log = log
 
     def command(self, peer: str, outgoing: OutgoingRequest) -> Command | None:
         """Returns the command of a request; None if the node would not send it any longer."""
-        node = self.node
+        node = self._node()
         if node is None:
             return None
         # Entries at the indexes of an earlier leadership may have been replaced since.
