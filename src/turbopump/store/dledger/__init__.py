@@ -5,6 +5,7 @@
     entry_index.py      where each entry lies: 32 bytes an entry, derived from the data files
     entry_recovery.py   finds the end of the log after a stop or a crash, and completes the index
     committed.py        dispatches committed entries to queues and index
+    switch_over.py      ends the commit log of a plain store, behind which entries begin
     message_recovery.py makes queues and index agree with the committed entries
     entry_scan.py       reads data files entry by entry
     entry_walk.py       files and pieces of a log of entries, for tools

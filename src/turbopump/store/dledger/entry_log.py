@@ -30,11 +30,15 @@ from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2
 from turbopump.runtime.disk import Buffer, Disk
 from turbopump.store.commit_log import CommitLog, LogFile, Syncable
 from turbopump.store.config import StoreConfig
+from turbopump.store.dispatch import Found
 from turbopump.store.dledger.entry_index import EntryIndex
 from turbopump.store.dledger.entry_recovery import EntryRecovery
 from turbopump.store.dledger.entry_scan import EMPTY
 from turbopump.store.dledger.placement import LogEnd, starts_of
 from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles
+from turbopump.store.dledger.switch_over import end_older_files
+from turbopump.store.errors import UnusableStore
+from turbopump.store.scan import BLANK, scan
 from turbopump.store.segment import LogFiles
 
 RECORD_MAGICS = (MAGIC_V1, MAGIC_V2, BLANK)
@@ -72,6 +76,11 @@ class EntryLog(CommitLog):
         """
         log = cls(config, disk)
         log.load()
+        if log.awaits_switch_over and not log._is_switched_over():
+            raise UnusableStore(
+                f"the commit log before {log.files.directory} is not ended yet: open it as a store first, which "
+                f"switches it over to DLedger"
+            )
         return log
 
     def load(self) -> None:
@@ -83,6 +92,30 @@ class EntryLog(CommitLog):
         self.index.mark_synced(self._next)
         self.start_at(found.end)
         self._commit(checkpoint.within(self._first, self._next - 1).committed)
+
+    # switch-over
+
+    @property
+    def awaits_switch_over(self) -> bool:
+        """Whether there are files of a commit log, and no entry behind them yet."""
+        return self._next == self._first and bool(self.files.starts)
+
+    def continue_after(self, end: int) -> int:
+        """Ends the files of the commit log, whose records end at `end`; returns where entries begin. Blocks.
+
+        For `message_recovery.py`, which has found that end. Without an entry it can be repeated.
+        """
+        assert self.awaits_switch_over, "the commit log before an entry has an end"
+        self.files.divided_at = end_older_files(self.files, end)
+        self.start_at(self.files.divided_at)
+        self._commit(EMPTY)
+        return self.files.divided_at
+
+    def _is_switched_over(self) -> bool:
+        """Whether a blank record ends the last file of the commit log."""
+        start = self.files.starts[-1]
+        _, ended_by = scan(self.files.mapped(start).buffer, start, 0, self.file_size, False, _ignore)
+        return ended_by == BLANK
 
     # extent
 
@@ -386,3 +419,7 @@ class EntryLog(CommitLog):
     def close(self) -> None:
         self.index.close()
         super().close()
+
+
+def _ignore(found: Found) -> None:
+    """Takes a record of which only the size matters."""
