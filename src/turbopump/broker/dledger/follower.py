@@ -54,6 +54,8 @@ class LeaderTables:
         self._workers = workers
         self._clock = clock
         self._told: str | None = None
+        self.is_apache = False
+        """Whether an Apache broker leads: it has written no tables to the log for some time."""
 
     async def run(self) -> None:
         """Follows the leader; asks one of Apache's for its tables at intervals."""
@@ -66,7 +68,8 @@ class LeaderTables:
             is_ours = self._copies.term == term
             self._broker.leader_address = self._copies.address if is_ours else None
             self._tell(has_leader)
-            if has_leader and not is_ours and now >= max(since + OWN_TABLES_WITHIN_S, pull_at):
+            self.is_apache = has_leader and not is_ours and now >= since + OWN_TABLES_WITHIN_S
+            if self.is_apache and now >= pull_at:
                 await self._pull()
                 pull_at = self._clock.monotonic() + INTERVAL_S
             await self._clock.sleep(LOOK_S)

@@ -7,6 +7,7 @@ from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
 from turbopump.broker.dledger.follower import FollowerBroker, LeaderTables, take_into
+from turbopump.broker.dledger.follower_retention import FollowerRetention
 from turbopump.broker.dledger.member import GroupMember
 from turbopump.broker.dledger.requests import RaftHandler
 from turbopump.broker.dledger.table_copies import TableCopies
@@ -24,6 +25,9 @@ from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
 from turbopump.replication.comparison import LogComparison
 from turbopump.replication.held_tables import HeldTables
 from turbopump.replication.metadata import MetadataPuller
+from turbopump.store.flags import Reason
+
+TELL_BEGIN_S = 5.0  # between two looks at whether retention has deleted files of the leader's log
 
 
 async def build(context: Context) -> ReplicaPart:
@@ -79,12 +83,19 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
     context.topic_listeners.append(TopicChanges(written, tables.topics))
     written.append_all()
 
+    async def tell_begin() -> None:
+        while True:
+            await context.clock.sleep(TELL_BEGIN_S)
+            written.tell_begin(Table(REQUEST_MODES_FILE, tables.request_modes.dump()))
+
     async def close() -> None:
         files.on_saved = context.table_files.publish = None
 
     requests = RaftHandler(member, store, tables.offsets, context.config().identity, lambda: context.address)
     given = GivenOffsetHandler(context.part(ConsumePart).reused)
-    return ReplicaPart(routes={**requests.routes(), **given.routes()}, close=[close], requests=requests)
+    return ReplicaPart(
+        routes={**requests.routes(), **given.routes()}, tasks=[tell_begin], close=[close], requests=requests
+    )
 
 
 async def _follower(context: Context, member: GroupMember) -> ReplicaPart:
@@ -115,6 +126,10 @@ async def _follower(context: Context, member: GroupMember) -> ReplicaPart:
         held.copied(store.log.dispatched)
 
     leader = LeaderTables(member, copies, broker, puller, context.workers, clock)
+    retention = FollowerRetention(
+        copies, lambda: leader.is_apache, lambda: store.flags.is_set(Reason.DISK_FULL)
+    )
+    store.retention.guards.append(retention.may_delete)
     requests = RaftHandler(
         member, store, tables.offsets, context.config().identity, lambda: broker.leader_address
     )

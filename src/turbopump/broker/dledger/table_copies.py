@@ -41,6 +41,8 @@ class TableCopies:
         """Term of the leader that wrote the last table; -1: none was seen."""
         self.address: str | None = None
         """Address of that leader, for clients."""
+        self.begin = 0
+        """Where the log of that leader began."""
         self._log = messages
         self._queues = queues
         self._files = files
@@ -91,7 +93,7 @@ class TableCopies:
             return
         try:
             head, table = self._pieces.take(record.body)
-            self.term, self.address = head.term, head.address
+            self.term, self.address, self.begin = head.term, head.address, head.begin
             if table is not None:
                 self._take(table)
         except BrokenBody as error:

@@ -8,7 +8,7 @@ leaves, the tables are in it. A topic that a send creates is in the log before i
 import logging
 from collections.abc import Callable
 
-from turbopump.broker.dledger.table_records import FIRST_TAG, Table, bodies
+from turbopump.broker.dledger.table_records import FIRST_TAG, Table, TableWriter, bodies
 from turbopump.broker.log import Log
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.protocol import properties
@@ -49,6 +49,7 @@ class TableLog:
         self._file_size = file_size
         self._all_tables = all_tables
         self._file = -1  # number of the file of the log that has all tables
+        self._begin = -1  # where the log began when a table was written last
 
     def append_all(self) -> int:
         """Appends all tables; returns where the log ends behind them. Raises Refused."""
@@ -57,6 +58,11 @@ class TableLog:
         for table in self._all_tables():
             drafts += self._drafts(table, FIRST_TAG if not drafts else "")
         return self._append(drafts)
+
+    def tell_begin(self, table: Table) -> None:
+        """Writes a table again if the log has lost files since one was written: followers follow."""
+        if self._begin != self._log.min_offset:
+            self.try_append(table)
 
     def append(self, table: Table) -> int:
         """Appends a table that has changed; returns where the log ends behind it. Raises Refused."""
@@ -88,6 +94,8 @@ class TableLog:
 
     def _drafts(self, table: Table, tag: str = "") -> list[Draft]:
         pairs = {properties.TAGS: tag} if tag else {}
+        self._begin = self._log.min_offset
+        writer = TableWriter(self._term, self._address, self._begin)
         return [
             Draft(
                 self._queues.queue(TABLE_TOPIC, QUEUE),
@@ -100,5 +108,5 @@ class TableLog:
                 java_hash(tag) if tag and number == 0 else 0,
                 store_host=self._host,
             )
-            for number, body in enumerate(bodies(table, self._term, self._address))
+            for number, body in enumerate(bodies(table, writer))
         ]

@@ -32,6 +32,8 @@ class TableHead(msgspec.Struct):
     term: int
     address: str
     """Address of the leader for clients, which followers ask and send consumers to."""
+    begin: int = 0
+    """Log offset at which the leader's log begins: followers delete nothing behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,21 @@ class Table:
     contents: bytes
 
 
-def bodies(table: Table, term: int, address: str) -> Iterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class TableWriter:
+    """Who writes tables: the leader's term and address, and where its log begins."""
+
+    term: int
+    address: str
+    begin: int
+
+
+def bodies(table: Table, writer: TableWriter) -> Iterator[bytes]:
     """Yields the bodies of the records that carry a table."""
     data = zlib.compress(table.contents, 1)
     starts = range(0, max(len(data), 1), MAX_PIECE)
     for number, start in enumerate(starts):
-        head = TableHead(table.name, number, len(starts), term, address)
+        head = TableHead(table.name, number, len(starts), writer.term, writer.address, writer.begin)
         yield msgspec.json.encode(head) + b"\n" + data[start : start + MAX_PIECE]
 
 

@@ -26,7 +26,8 @@ from turbopump.protocol.dledger.entry import (
     pack_entry,
     read_entry,
 )
-from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2
+from turbopump.protocol.record import BLANK as BLANK_MAGIC
+from turbopump.protocol.record import MAGIC_V1, MAGIC_V2
 from turbopump.runtime.disk import Buffer, Disk
 from turbopump.store.commit_log import CommitLog, LogFile, Syncable
 from turbopump.store.config import StoreConfig
@@ -41,7 +42,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.scan import BLANK, scan
 from turbopump.store.segment import LogFiles
 
-RECORD_MAGICS = (MAGIC_V1, MAGIC_V2, BLANK)
+RECORD_MAGICS = (MAGIC_V1, MAGIC_V2, BLANK_MAGIC)
 
 
 class EntryLog(CommitLog):
@@ -78,8 +79,8 @@ class EntryLog(CommitLog):
         log.load()
         if log.awaits_switch_over and not log._is_switched_over():
             raise UnusableStore(
-                f"the commit log before {log.files.directory} is not ended yet: open it as a store first, which "
-                f"switches it over to DLedger"
+                f"the commit log before {log.files.directory} is not ended yet: open it as a store first, "
+                "which switches it over to DLedger"
             )
         return log
 
