@@ -196,8 +196,7 @@ class Broker:
 
         roles = RoleKeeper(member, serve, self._clock)
         await roles.start(self.config.listening.bind_address)
-        stack.push_async_callback(roles.stop)
-        stack.push_async_callback(self._leave, ground)
+        stack.push_async_callback(roles.stop, ground.unregister)
 
     async def _serve_as(
         self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember, term: int | None
@@ -212,10 +211,6 @@ class Broker:
         ground.store.retention.guards.clear()  # those of the role before
         await self._serve(stack, ground, leads=term is not None)
         log.info("Serves as %s, broker id %d", identity.role, identity.broker_id)
-
-    async def _leave(self, ground: "_Ground") -> None:
-        if ground.registration is not None:
-            await ground.registration.stop()
 
     # a role
 
@@ -433,6 +428,7 @@ class Broker:
 
     def _apply(self, config: BrokerConfig, store: Store, context: Context) -> None:
         """Applies a changed configuration to the running broker: to tables, store and parts."""
+        config = replace(config, identity=self.config.identity)  # that of its role in a group
         self.config = config
         context.tables.configure(config)
         store.configure(config.store)
@@ -463,6 +459,10 @@ class _Ground:
     members: Members[Connection] = field(default_factory=Members)
     registration: NameServerRegistration | None = None
     """That of the role which is served now."""
+
+    async def unregister(self) -> None:
+        if self.registration is not None:
+            await self.registration.stop()
 
 
 class RoleChanging:

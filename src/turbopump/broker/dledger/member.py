@@ -14,6 +14,7 @@ from turbopump.broker.dledger.acknowledgement import QuorumAcknowledgement, prom
 from turbopump.broker.dledger.table_records import no_op_record
 from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
 from turbopump.raft import Role, RoleChanged
+from turbopump.raft.messages import RaftCode
 from turbopump.replication.dledger.errors import AppendRefused, PendingAppendsFull
 from turbopump.replication.dledger.group import DLedgerGroup, slave_id
 from turbopump.replication.dledger.server import DLedgerServer, NodeEnvironment
@@ -88,18 +89,14 @@ class GroupMember:
         return self.server.term
 
     @property
-    def leads(self) -> bool:
-        """Whether this member leads its group, and has everything that was committed before in its queues."""
-        return (
-            self.server.role is Role.LEADER
-            and self._entries.committed == self._entries.end
-            and not self._committed.is_behind
-        )
+    def is_elected(self) -> bool:
+        """Whether this member leads its group."""
+        return self.server.role is Role.LEADER
 
     @property
-    def is_leading_soon(self) -> bool:
-        """Whether this member was elected, and lacks in its queues what was committed before."""
-        return self.server.role is Role.LEADER and not self.leads
+    def is_complete(self) -> bool:
+        """Whether all entries are committed, and their messages in the queues: then a leader may serve."""
+        return self._entries.committed == self._entries.end and not self._committed.is_behind
 
     @property
     def slave_id(self) -> int:
@@ -123,10 +120,27 @@ class GroupMember:
 
     def lead(self, timeout_ms: Callable[[], int]) -> QuorumAcknowledgement:
         """Lets messages be stored in this term; returns the rule by which they are answered."""
-        assert self.leads, "only a leader that has everything may store messages"
+        assert self.is_elected, "only a leader may store messages"
         self._acknowledgement = self.acknowledgement(timeout_ms)
         self._committed.lead(self._append)
         return self._acknowledgement
+
+    async def hand_over(self) -> None:
+        """Gives the leadership to the follower with the longest log, before this broker stops.
+
+        Without it the group has no leader until its members miss the heartbeats of this one.
+        """
+        if not self.is_elected:
+            return
+        reached = [peer for peer in self.server.status().peers if peer.is_reachable]
+        if not reached:
+            return
+        best = max(reached, key=lambda peer: -1 if peer.match_index is None else peer.match_index)
+        answer = await self.server.transfer(best.member)
+        if answer.code is RaftCode.SUCCESS:
+            log.info("Gave the leadership to %s before the stop", best.member)
+        else:
+            log.warning("%s did not take the leadership before the stop: %s", best.member, answer.code.name)
 
     def follow(self) -> None:
         """Stores no messages any longer."""

@@ -42,10 +42,12 @@ class RoleKeeper:
             raise
         self._tasks.start(self._keep(), name="serve the role of the DLedger member")
 
-    async def stop(self) -> None:
-        """Ends the role, then leaves the group, whatever fails."""
+    async def stop(self, unregister: Callable[[], Awaitable[None]]) -> None:
+        """Gives a leadership away, ends the role, then leaves the group, whatever fails."""
         await self._tasks.close()
         try:
+            await self._member.hand_over()
+            await unregister()
             await self._role.aclose()
         finally:
             self._member.follow()
@@ -55,11 +57,18 @@ class RoleKeeper:
         while True:
             await self._member.changed.wait()
             self._member.changed.clear()
-            wanted = self._member.term if self._member.leads else None
-            if wanted is None and self._member.is_leading_soon and self._served is None:
-                continue  # it leads, and waits for what was committed before: a slave until then
-            if wanted != self._served:
+            if (wanted := self._wanted()) != self._served:
                 await self._change(wanted)
+
+    def _wanted(self) -> int | None:
+        """Returns the term to serve as master; None: to serve as slave."""
+        member = self._member
+        if not member.is_elected:
+            return None
+        if self._served == member.term:
+            return self._served
+        # Elected, but what was committed before may not be in its queues yet: a slave until then.
+        return member.term if member.is_complete else None
 
     async def _change(self, wanted: int | None) -> None:
         try:
@@ -77,7 +86,7 @@ class RoleKeeper:
         await self._role.aclose()
         if term is None:
             self._member.follow()
-        elif not (self._member.leads and self._member.term == term):
+        elif not (self._member.is_elected and self._member.is_complete and self._member.term == term):
             self._served = -1
             self._member.changed.set()
             return

@@ -410,7 +410,7 @@ class SendHandler:
             ext |= prepared.placement.fields
         if prepared.is_inner_batch and prepared.unique_key is not None:
             ext["batchUniqId"] = prepared.unique_key
-        return reply(request.command, safety.code, None, ext)
+        return reply(request.command, safety.code, safety.remark or None, ext)
 
 
 def check_zeros(stored: bytes) -> None:

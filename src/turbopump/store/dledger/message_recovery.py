@@ -68,8 +68,8 @@ class EntryMessageRecovery(Recovery):
         if end < self._log.files.divided_at and not self._switches_over:
             raise UnusableStore(
                 f"the record at {end} in {self._log.files.path(self._file_start(end))} is damaged, and "
-                "entries of DLedger follow. Copy the file from another member of the group, or move it and all "
-                "before it elsewhere to continue without their messages"
+                "entries of DLedger follow. Copy the file from another member of the group, or move it and "
+                "all before it elsewhere to continue without their messages"
             )
         return end
 
