@@ -67,6 +67,8 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 REGISTERED_WITHIN_S = 3.0
+ROLE_CHANGE_WAIT_S = 0.5  # for requests that run when a member of a group gets another role
+ROLE_CHANGING = "service not available now: this broker changes its role; try again"
 
 
 PARTS = (
@@ -229,7 +231,7 @@ class Broker:
                 stack.push_async_callback(close)
         parts = context.parts
         self._replicas = context.part(ReplicaPart).requests
-        self._make_routers(stack, context)
+        self._make_routers(stack, context, ends_open=ground.member is not None)
         self._announce_topics(context)
         # Stopped in reverse: unregister, answer waiting requests, take no more requests, then the rest.
         flow = RequestWaits(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
@@ -258,8 +260,11 @@ class Broker:
             stack.push_async_callback(context.registration.pause)
         return context.registration
 
-    def _make_routers(self, stack: contextlib.AsyncExitStack, context: Context) -> None:
-        """Makes the routers of main and fast port from the tables of all parts."""
+    def _make_routers(self, stack: contextlib.AsyncExitStack, context: Context, ends_open: bool) -> None:
+        """Makes the routers of main and fast port from the tables of all parts.
+
+        `ends_open`: connections stay open when they end, so what still runs then is answered.
+        """
         parts = context.parts
         routes = {code: route for part in parts for code, route in part.routes.items()}
         main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
@@ -267,7 +272,10 @@ class Broker:
         before = (*self.before, *(link for part in parts for link in part.before))
         for table in (routes | main_routes, routes):
             router = Router(table, observe=observe, before=before)
-            stack.push_async_callback(router.close)
+            if ends_open:
+                stack.push_async_callback(router.end, ROLE_CHANGE_WAIT_S, ServiceNotAvailable(ROLE_CHANGING))
+            else:
+                stack.push_async_callback(router.close)
             context.routers.append(router)
             for part in parts:
                 if part.bulk is not None:
@@ -469,7 +477,7 @@ class RoleChanging:
     """A link of the `before` chain while a broker changes its role: refuses every request for that moment."""
 
     def check(self, command: Command, connection: Connection) -> None:
-        raise ServiceNotAvailable("service not available now: this broker is changing its role; try again")
+        raise ServiceNotAvailable(ROLE_CHANGING)
 
     def permits_plain_sends(self, connection: Connection) -> bool:
         return False

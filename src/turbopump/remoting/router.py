@@ -14,6 +14,7 @@ gives every other frame back to `one`, where it is checked like any request.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,6 +143,7 @@ class Router:
         They are passed in this order; the first that refuses a request ends its way.
         """
         self._max_running = max_running
+        self._ended_by: Refused | None = None
         self._observe = observe
         self._before = tuple(before)
         self._routes: dict[int, Route[Any]] = dict(routes)
@@ -232,6 +234,17 @@ class Router:
         """Cancels the coroutine handlers that still run."""
         await self._tasks.close()
 
+    async def end(self, wait_s: float, refused: Refused) -> None:
+        """Lets running handlers answer for up to `wait_s`; cancels the others and answers them `refused`.
+
+        For a server whose connections stay open.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._tasks.wait()
+        self._ended_by = refused
+        await self._tasks.close()
+
     def _spawn(self, request: Request[Any], route: Route[Any], work: Awaitable[Result]) -> None:
         if len(self._tasks) >= self._max_running:
             if asyncio.iscoroutine(work):
@@ -256,6 +269,10 @@ class Router:
                 request.answer(result)
         except Exception as error:
             self._answer_failure(request, route, error)
+        except asyncio.CancelledError:
+            if self._ended_by is not None:
+                self._answer_failure(request, route, self._ended_by)
+            raise
 
     def _answer_failure(
         self, request: Request[Any], route: Route[Any], error: Exception, oneway_as: str | None = None

@@ -5,6 +5,7 @@ from tests.unit.broker_group.kit import broker_of, group, member_of
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.headers.replicas import RaftTransferRequest
 
 
 @virtual
@@ -91,3 +92,18 @@ async def test_a_group_without_a_majority_answers_every_send() -> None:
         await world.until(lambda: broker_of(leader).config.identity.is_slave)
         refused = await world.send(leader, b"refused")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+@virtual
+async def test_a_transfer_is_answered_although_the_role_ends_with_it() -> None:
+    async with group() as world:
+        leader = await world.leader()
+        await world.equal()
+        target = world.followers()[0]
+        header = RaftTransferRequest(member=member_of(target).group.own_id)
+        answer = await world.call(leader, RequestCode.RAFT_TRANSFER, header)
+        assert answer.code == ResponseCode.SUCCESS, answer
+        assert await world.leader() is target
+        status = await world.status(leader)
+        assert (status.role, status.leader) == ("follower", member_of(target).group.own_id)
+        assert (await world.send(target, b"one")).code == ResponseCode.SUCCESS

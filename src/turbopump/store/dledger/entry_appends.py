@@ -7,6 +7,7 @@ which the driver of the group provides. Nothing here waits.
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from turbopump.protocol.checksum import crc32
 from turbopump.protocol.dledger.entry import HEAD_SIZE
@@ -81,13 +82,11 @@ class EntryAppender(Appender):
 
     def answered(self) -> None:
         """Forgets the indexes of committed messages: their senders were told."""
-        first = self.deferred[0][2] if self.deferred else None
-        if first is None:
+        if not self.deferred:
             self.indexes.clear()
             return
-        for physical in list(self.indexes):
-            if physical >= first:
-                return
+        first = self.deferred[0][2]
+        for physical in list(takewhile(lambda offset: offset < first, self.indexes)):
             del self.indexes[physical]
 
     def _queue_of(self, draft: Draft) -> ConsumeQueue:
