@@ -4,8 +4,8 @@ In: a log without entries whose files in `commitlog/` were recovered by the rule
 of their last record. Out: the *divided offset*, the end of the last of these files, where DLedger's first
 entry goes. As in Apache, a blank record fills the last file.
 
-Each step leaves a store that is recovered as before the switch-over and switched over again: the blank is what
-the commit log itself would write, and no entry is written before it is on the medium.
+Each step leaves a store that is recovered as before the switch-over and switched over again: the blank is
+what the commit log itself would write, and no entry is written before it is on the medium.
 """
 
 import logging
