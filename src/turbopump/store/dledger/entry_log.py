@@ -75,8 +75,8 @@ class EntryLog(CommitLog):
         log.load()
         if log.awaits_switch_over and not log._is_switched_over():
             raise UnusableStore(
-                f"the commit log before {log.files.directory} is not ended yet: open it as a store first, which "
-                f"switches it over to DLedger"
+                f"the commit log before {log.files.directory} is not ended yet: open it as a store first, "
+                f"which switches it over to DLedger"
             )
         return log
 

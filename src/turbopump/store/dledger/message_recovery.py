@@ -67,9 +67,9 @@ class EntryMessageRecovery(Recovery):
         end = super()._read(plan)
         if end < self._log.files.divided_at and not self._switches_over:
             raise UnusableStore(
-                f"the record at {end} in {self._log.files.path(self._file_start(end))} is damaged, and entries "
-                f"of DLedger follow. Copy the file from another member of the group, or move it and all before "
-                f"it elsewhere to continue without their messages"
+                f"the record at {end} in {self._log.files.path(self._file_start(end))} is damaged, and "
+                f"entries of DLedger follow. Copy the file from another member of the group, or move it and "
+                f"all before it elsewhere to continue without their messages"
             )
         return end
 
