@@ -1,10 +1,13 @@
 """Format `rocketmq-log` in a real Spark, on stores that Apache's brokers and ours wrote."""
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.interop import peers
+from tests.unit.pipelines.log.dledger_kit import NEW, OLD, switched_store
 from tests.unit.pipelines.log.kit import closed, log_files, numbered, opened, put
+from tests.unit.store.dledger.golden_kit import answers, dledger_store
 from tests.unit.store.kit import HandClock, apache_store
 from tests.unit.store.lab import expected_of
 
@@ -47,6 +50,25 @@ def test_a_store_of_apaches_is_read_as_its_client_read_it(spark, name, scan, tmp
         row = rows[message["topic"], message["queueId"], message["queueOffset"]]
         assert row.properties == message["properties"]
         assert row.tags == message["properties"].get("TAGS")
+
+
+@pytest.mark.parametrize("scan", ["queue", "log"])
+def test_the_store_of_a_dledger_node_of_apaches_is_read(spark, scan, tmp_path):
+    found = log(spark, dledger_store("n0", tmp_path), scan=scan).collect()
+    bodies = {(f"{row.topic}/{row.queueId}", row.queueOffset): bytes(row.body) for row in found}
+    for place, messages in answers().items():
+        for message in messages:
+            body = bodies[place, message["queueOffset"]]
+            assert hashlib.sha256(body).hexdigest() == message["bodySha256"]
+
+
+@pytest.mark.parametrize("scan", ["queue", "log"])
+def test_a_store_that_was_switched_over_to_dledger_is_read_up_to_what_is_committed(spark, scan, tmp_path):
+    root = switched_store(tmp_path / "store")
+    frame = log(spark, root, topic="T", scan=scan, maxRecordsPerPartition="7")
+    assert frame.rdd.getNumPartitions() > 6
+    assert numbers(frame) == list(range(OLD + NEW))
+    assert numbers(frame.where("tags = 'a' and queueId = 0")) == list(range(0, OLD + NEW, 6))
 
 
 @pytest.mark.parametrize("scan", ["queue", "log"])

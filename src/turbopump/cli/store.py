@@ -77,10 +77,20 @@ def _backup(options: argparse.Namespace, directory: str) -> int:
     text = (
         f"{directory} copied to {options.target}: {copied.log_files} log files from offset "
         f"{copied.log_begin}, {copied.bytes >> 20} MiB written, and {copied.tables} tables. "
-        "To restore, start a broker on the copy; its first start builds queues and index"
     )
-    _print(copied, text, options.json)
+    _print(copied, text + (_restore_group(copied) if copied.dledger_id else RESTORE), options.json)
     return 0
+
+
+RESTORE = "To restore, start a broker on the copy; its first start builds queues and index"
+
+
+def _restore_group(copied: Copied) -> str:
+    return (
+        f"To restore the whole DLedger group, give each member this copy, with dledger-{copied.dledger_id} "
+        "renamed to its own id. Never restore a single member from a copy: start it without its directory "
+        "dledger-ID, and it copies the log from its group"
+    )
 
 
 def _dump(options: argparse.Namespace, directory: str) -> int:

@@ -6,6 +6,9 @@ out: a store without consume queues, index and checkpoint is completed by its fi
 
 Tables are copied before the log, so that an offset never points beyond the messages that were copied. A file
 of the log is copied only when the file before it was full by then: the copy has no gap.
+
+Of a DLedger node, both parts of the log are copied, and before them term, vote and checkpoint: what that says
+to be committed or on the medium is in the copy. Entries that are not committed are copied too.
 """
 
 import os
@@ -13,9 +16,11 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from turbopump.runtime.disk import Disk, PlainFile, SystemDisk
+from turbopump.store.dledger.entry_walk import store_parts
+from turbopump.store.dledger.state_files import CHECKPOINT_FILE, TERM_FILE
 from turbopump.store.errors import UnusableStore
-from turbopump.store.location import refuse_dledger
-from turbopump.store.pieces import LogPart, log_parts
+from turbopump.store.location import dledger_id
+from turbopump.store.pieces import LogPart
 from turbopump.store.verify import Progress
 
 CHUNK = 4 << 20
@@ -32,6 +37,7 @@ class Copied:
     log_files: int
     log_begin: int
     bytes: int  # written; the empty rest of the last file takes no space
+    dledger_id: str = ""  # of the node whose log it is; empty: a commit log
 
 
 def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[Progress, None, Copied]:
@@ -39,16 +45,18 @@ def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[P
     disk = disk or SystemDisk()
     if disk.entries(target):
         raise UnusableStore(f"the target of a backup must be an empty directory, but {target} is not")
-    refuse_dledger(directory, disk, "a backup")
+    node = dledger_id(directory, disk)
     tables = _copy_tables(f"{directory}/config", f"{target}/config", disk)
-    parts = log_parts(f"{directory}/commitlog", disk)
+    if node:
+        _copy_state(f"{directory}/dledger-{node}", f"{target}/dledger-{node}", disk)
+    parts = store_parts(directory, disk)
     total = sum(part.size for part in parts)
     done = written = 0
     copied: list[LogPart] = []
     for number, part in enumerate(parts, 1):
         is_last = number == len(parts) or not _is_begun(parts[number], disk)
         try:
-            for size, was_written in _copy(part, f"{target}/commitlog", disk):
+            for size, was_written in _copy(part, _target_of(part, directory, target), disk):
                 done += size
                 written += was_written
                 yield Progress(min(done, total), total)
@@ -59,10 +67,30 @@ def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[P
         copied.append(part)
         if is_last:
             break
-    disk.make_dirs(f"{target}/commitlog")
+    disk.make_dirs(f"{target}/dledger-{node}/data" if node else f"{target}/commitlog")
     disk.sync_dir(target)
     yield Progress(total, total)
-    return Copied(directory, target, tables, len(copied), copied[0].start if copied else 0, written)
+    return Copied(directory, target, tables, len(copied), copied[0].start if copied else 0, written, node)
+
+
+def _target_of(part: LogPart, directory: str, target: str) -> str:
+    """Returns the directory of the copy for a file of the log, of records or of entries."""
+    return target + os.path.dirname(part.path).removeprefix(directory)
+
+
+def _copy_state(directory: str, target: str, disk: Disk) -> None:
+    """Copies term and vote, and the checkpoint; in the middle of a save, what was there before."""
+    disk.make_dirs(target)
+    for name in (TERM_FILE, CHECKPOINT_FILE):
+        for candidate in (name, f"{name}.bak", name):
+            try:
+                data = disk.read(f"{directory}/{candidate}")
+            except FileNotFoundError:
+                continue
+            disk.write(f"{target}/{name}", data)
+            break
+    disk.sync_dir(target)
+    disk.sync_dir(os.path.dirname(target))
 
 
 def _copy_tables(directory: str, target: str, disk: Disk) -> int:

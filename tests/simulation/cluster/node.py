@@ -53,8 +53,8 @@ class _OpenBroker(Broker):
 
     on_open: Callable[[Context], None]
 
-    async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
-        context = await super()._context(stack)
+    async def _context(self, stack: contextlib.AsyncExitStack, *ground: Any) -> Context:
+        context = await super()._context(stack, *ground)
         self.on_open(context)
         return context
 

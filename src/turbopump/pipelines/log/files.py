@@ -3,25 +3,37 @@
 In: a directory, written by us or by Apache, in use, stopped or copied. Out: mapped parts of the log, and
 where it ends. Reads only, takes no lock and opens no store: a broker that uses the directory is not affected.
 Consume queues are in `queue.py`; what a query needs is decided in `plan.py`.
+
+The log of a DLedger node consists of entries, each a head and a record; files of a commit log may come before
+them. It ends with the last entry that is known to be committed: by the checkpoint, or because it is in a
+queue.
 """
 
+import logging
 import mmap
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
+from turbopump.pipelines.log.entries import entries_in
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, starts_in
+from turbopump.protocol.dledger.entry import HEAD_SIZE
 from turbopump.runtime.disk import Entry, SystemDisk
-from turbopump.store.location import dledger_id, find_store
+from turbopump.store.dledger.entry_scan import beginning
+from turbopump.store.dledger.stopped_entries import StoppedEntries
+from turbopump.store.errors import UnusableStore
+from turbopump.store.location import find_store
 from turbopump.store.pieces import LogPart, log_parts
 from turbopump.store.scan import measure_at
 from turbopump.store.segment import NAME_DIGITS
 from turbopump.store.times import timestamp_at
+
+log_line = logging.getLogger(__name__)
 
 
 class NoStore(ValueError):
@@ -50,7 +62,16 @@ class StoreFiles:
     @cached_property
     def parts(self) -> list[LogPart]:
         found = [part for path in self._log_dirs for part in log_parts(path, SystemDisk()) if part.size]
-        return sorted(found, key=lambda part: part.start)
+        entries = self._entries.parts
+        older = [part for part in found if not entries or part.start < entries[0].start]
+        return sorted([*older, *entries], key=lambda part: part.start)
+
+    @cached_property
+    def _entries(self) -> StoppedEntries:
+        try:
+            return StoppedEntries(self.directory, SystemDisk())
+        except UnusableStore as error:  # several nodes
+            raise NoStore(str(error)) from None
 
     @property
     def log_begin(self) -> int:
@@ -67,6 +88,17 @@ class StoreFiles:
             self._maps[part.path] = mapped(part.path)
         return self._maps[part.path]
 
+    def first_record(self, part: LogPart) -> int:
+        """Returns the log offset of the first record of a file."""
+        if not part.holds_entries:
+            return part.start
+        return part.start + beginning(self.bytes_of(part), part.size) + HEAD_SIZE
+
+    def begin_of(self, physical: int) -> int:
+        """Returns where reading begins to find the record at a log offset: before the head of its entry."""
+        part = self.part_at(physical)
+        return physical - HEAD_SIZE if part is not None and part.holds_entries else physical
+
     def store_time(self, physical: int) -> int | None:
         part = self.part_at(physical)
         if part is None or physical + 88 > part.end:
@@ -77,10 +109,17 @@ class StoreFiles:
         """Returns the log offset after the last complete record; checks only records from `known` on.
 
         Records before `known` are in queues and known to be complete; those after it may be half written at
-        this moment, so their bodies are compared with their checksums.
+        this moment, so their bodies are compared with their checksums. Entries that are not known to be
+        committed do not count.
         """
         end = max(known, self.log_begin)
+        if entries := self._entries.parts:
+            committed, _ = self._entries.committed_tail()
+            if max(end, committed) > entries[0].start:
+                return max(end, committed)
         for part in self.parts:
+            if part.holds_entries:
+                break
             if part.end > end >= part.start:
                 position = self._walked(part, end - part.start)
                 if position < part.size:
@@ -94,6 +133,20 @@ class StoreFiles:
         while (size := measure_at(data, part.start, position, part.size, check_crc=True)) > 0:
             position += size
         return part.size if size == 0 else position
+
+    def warn_of_uncommitted(self, known: Callable[[], int]) -> None:
+        """Warns of entries that are not read, because it is not known whether they are committed.
+
+        `known` returns the log offset up to which queues have messages.
+        """
+        committed, ends = self._entries.committed_tail() if self._entries.parts else (0, [])
+        reached = max(committed, known()) if ends else committed
+        if count := sum(end > reached for end in ends):
+            log_line.warning(
+                "%s: %d entries of the DLedger node %s behind log offset %d are not known to be committed, "
+                "and are not read",
+                *(self.directory, count, self._entries.node, reached),
+            )
 
     # topics and queues
 
@@ -138,9 +191,9 @@ def is_in_place(places: RecordPositions, part: LogPart) -> Mask:
     return good
 
 
-def records_between(data: Data, begin: int, end: int) -> tuple[Numbers, int]:
+def records_between(data: Data, part: LogPart, begin: int, end: int) -> tuple[Numbers, int]:
     """Returns the starts of records in [begin, end), and their end: before `end` if other bytes follow."""
-    starts = starts_in(data, begin, end)
+    starts = entries_in(data, begin, end) + HEAD_SIZE if part.holds_entries else starts_in(data, begin, end)
     if not len(starts):
         return starts, begin
     last = int(starts[-1])
@@ -153,12 +206,10 @@ def mapped(path: str) -> Data:
 
 
 def store_in(directory: str) -> str:
-    """Returns the directory, or its subdirectory `store`, whichever has a commit log. Raises NoStore."""
-    found = find_store(directory)
+    """Returns the directory, or its subdirectory `store`, whichever has a log. Raises NoStore."""
+    found = find_store(directory, with_dledger=True)
     if found is None:
         raise NoStore(f"{directory}: not a store, there is no commitlog/ in it")
-    if node := dledger_id(found, SystemDisk()):
-        raise NoStore(f"{directory}: its log is that of the DLedger node {node}, which cannot be read here")
     return found
 
 

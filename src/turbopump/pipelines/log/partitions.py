@@ -36,6 +36,7 @@ def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
         check_topics(query, files.topics)
     if query.scan == "queue" and not files.queue_names and files.parts:
         raise NoStore(f"{files.directory} has no consume queues: read it with scan=log")
+    files.warn_of_uncommitted(lambda: _physical_end([queue_of(files, name) for name in files.queue_names]))
     if query.key:
         return list(_by_key(files, query))
     if query.scan == "queue" or (not query.scan and files.queue_names):
@@ -62,8 +63,9 @@ def _by_log(
             "startingOffsets and endingOffsets are queue offsets, which scan=log does not use: give times"
         )
     queues = [queue_of(files, name) for name in files.queue_names]
-    end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
-    end = end if stop is None else min(end, stop)
+    end = files.log_end(_physical_end(queues))
+    end = end if stop is None else min(end, files.begin_of(stop))
+    begin = files.begin_of(begin)
     rows = sum(queue.end - queue.begin for queue in queues)
     per_byte = min(rows / max(end - files.log_begin, 1), 1 / MIN_MESSAGE_BYTES)
     for number, part in enumerate(files.parts):
@@ -71,9 +73,13 @@ def _by_log(
             continue
         part = LogPart(max(part.start, begin), part.end - max(part.start, begin), part.path)
         wished = preferred_cuts(part.start, min(part.end, end), per_byte, query.rows_per_partition)
-        yield from log_ranges(
-            part, end, (cut for at in wished if (cut := _record_at(queues, at)) is not None)
-        )
+        cuts = [files.begin_of(cut) for at in wished if (cut := _record_at(queues, at)) is not None]
+        yield from log_ranges(part, end, cuts)
+
+
+def _physical_end(queues: list[Queue]) -> int:
+    """Returns the log offset behind the last message that is in a queue."""
+    return max((queue.physical_end() for queue in queues), default=0)
 
 
 def _record_at(queues: list[Queue], physical: int) -> int | None:
@@ -87,10 +93,10 @@ def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
     Its messages were stored after its first, and before the first of the next file.
     """
     parts = files.parts
-    first = files.store_time(parts[number].start)
+    first = files.store_time(files.first_record(parts[number]))
     if query.until_ms is not None and first is not None and first >= query.until_ms:
         return False
-    after = files.store_time(parts[number + 1].start) if number + 1 < len(parts) else None
+    after = files.store_time(files.first_record(parts[number + 1])) if number + 1 < len(parts) else None
     return query.since_ms is None or not after or after >= query.since_ms
 
 

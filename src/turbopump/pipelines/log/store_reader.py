@@ -18,6 +18,7 @@ from turbopump.pipelines.decode import BATCH_ROWS as BATCH_ROWS
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
 from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
+from turbopump.pipelines.log.entries import ends_file
 from turbopump.pipelines.log.files import StoreFiles, is_in_place, records_between
 from turbopump.pipelines.log.plan import LogRange, LogRecords, Partition, QueueRange, StoreQuery
 from turbopump.pipelines.log.queue import Entries, QueueEntries
@@ -25,10 +26,12 @@ from turbopump.pipelines.property_columns import PropertyColumns, cut
 from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, locate, store_times
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol import properties as props
+from turbopump.protocol.dledger.entry import HEAD_SIZE
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.record import BLANK
 from turbopump.store.consume_queue import BLANK_SIZE
+from turbopump.store.dledger.entry_scan import beginning
 from turbopump.store.pieces import LogPart
 from turbopump.store.queue_ext import HIGHEST_ADDRESS
 
@@ -164,12 +167,14 @@ class StoreReader:
             return
         data = self._files.bytes_of(part)
         at, end = wanted.begin - part.start, min(wanted.end, part.end) - part.start
+        if part.holds_entries and at == 0:
+            at = beginning(data, part.size)
         while at < end:
-            starts, at = records_between(data, at, end)
+            starts, at = records_between(data, part, at, end)
             yield from self._walked(data, part, starts)
-            if at < end and not _ends_file(data, at):
+            if at < end and not _ends_file(data, part, at):
                 self._missing(1, f"records after log offset {part.start + at}")
-                at = self._next_record(part.start + at + 1) - part.start
+                at = self._next_record(part, at) - part.start
             else:
                 return
 
@@ -180,14 +185,15 @@ class StoreReader:
             self._missing(int((~good).sum()), f"records after log offset {part.start + starts[begin]}")
             yield from self._batches(data, places.only(good), IN_LOG)
 
-    def _next_record(self, physical: int) -> int:
-        """Returns the log offset of the first record from `physical` on that is in a queue, or the log's end.
+    def _next_record(self, part: LogPart, position: int) -> int:
+        """Returns the log offset of the first record or entry behind a position that a queue has.
 
-        Reading continues there after damage.
+        Reading continues there after damage; the log's end if there is none.
         """
+        physical = part.start + position + 1 + (HEAD_SIZE if part.holds_entries else 0)
         queues = [queue_of(self._files, name) for name in self._files.queue_names]
         found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
-        return min(found, default=self._files.parts[-1].end)
+        return self._files.begin_of(min(found)) if found else self._files.parts[-1].end
 
     def _picked(self, wanted: LogRecords) -> Iterator[pa.RecordBatch]:
         physical = np.array(wanted.offsets, np.int64)
@@ -320,7 +326,9 @@ def _is_of(wanted: QueueRange, places: RecordPositions, offsets: Numbers) -> Mas
     return mask
 
 
-def _ends_file(data: Data, position: int) -> bool:
+def _ends_file(data: Data, part: LogPart, position: int) -> bool:
+    if part.holds_entries:
+        return ends_file(data, position)
     return bool(len(data) - position < 8) or data[position + 4 : position + 8] == BLANK_MAGIC
 
 

@@ -10,6 +10,7 @@
     entry_scan.py       reads data files entry by entry
     entry_walk.py       files and pieces of a log of entries, for tools
     entry_check.py      compares entries with the index and the checkpoint, for tools
+    stopped_entries.py  reads the log of a node that is not opened, for tools
     state_files.py      `currterm` and `checkpoint`: term and vote; how far the log is committed and synced
 
 Elections, and what a majority has, are not known here.

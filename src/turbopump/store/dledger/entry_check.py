@@ -1,6 +1,6 @@
 """Checks heads of DLedger's entries, given in log order, against one another and the index. Reads only."""
 
-from turbopump.protocol.dledger.entry import UNIT_SIZE, EntryUnit, read_head, read_unit
+from turbopump.protocol.dledger.entry import UNIT_SIZE, EntryHead, EntryUnit, read_head, read_unit
 from turbopump.runtime.disk import Disk
 from turbopump.store.dledger.state_files import StateFiles
 from turbopump.store.findings import Findings
@@ -39,6 +39,10 @@ class EntryCheck:
             text = f"entry {head.index} is of term {head.term}, after term {self._term}"
             self._findings.add_problem("wrong term", text)
         self._next, self._term = head.index + 1, head.term
+        if self._parts:
+            self._check_unit(head)
+
+    def _check_unit(self, head: EntryHead) -> None:
         unit = self._unit(head.index)
         if unit is None or (unit.pos, unit.size, unit.index, unit.term) != (
             *(head.pos, head.size, head.index, head.term),
@@ -47,6 +51,8 @@ class EntryCheck:
 
     def finish(self) -> None:
         """Notes entries that are not committed; to be called after the last entry."""
+        if self._next is not None and not self._parts:
+            self._findings.add_note("no index of entries", "the next start of the broker makes one")
         if self._next is not None and (count := self._next - 1 - self._checkpoint.committed) > 0:
             text = f"the last {count} entries, from {self._next - count} on"
             self._findings.add_note("entries not known to be committed", text, count)

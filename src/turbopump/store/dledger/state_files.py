@@ -63,6 +63,11 @@ class StateFiles:
         data = self._files.load(TERM_FILE, lambda found: _vote_of(found) is not None)
         return None if data is None else _vote_of(data)
 
+    def peek_vote(self) -> Vote | None:
+        """Returns term and vote without changing anything, for tools; None when they cannot be read."""
+        path = f"{self._directory}/{TERM_FILE}"
+        return _vote_of(self._disk.read(path)) if self._disk.exists(path) else None
+
     def save_vote(self, vote: Vote) -> None:
         """Replaces term and vote, durably. Blocks: the vote counts only when this returned."""
         self._files.save(TERM_FILE, pack_properties({"voteLeader": vote.leader, "currTerm": str(vote.term)}))

@@ -24,7 +24,8 @@ from turbopump.store.consume_queue import ENTRY, UNIT
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles, Vote
 from turbopump.store.errors import UnusableStore
-from turbopump.store.tools import backup, dump, rebuild, run, verify
+from turbopump.store.stopped_log import StoppedLog
+from turbopump.store.tools import dump, rebuild, run, verify
 
 BODY_CRC = slice(40, 44)
 
@@ -208,5 +209,5 @@ def test_a_store_that_was_switched_over_is_read_from_both_directories(tmp_path):
 
 def test_what_cannot_read_entries_says_so(tmp_path):
     root = dledger_store("n1", tmp_path)
-    with pytest.raises(UnusableStore, match="DLedger node n1: a backup is not possible"):
-        run(backup(root, str(tmp_path / "copy")))
+    with pytest.raises(UnusableStore, match="DLedger node n1: a comparison of logs is not possible"):
+        StoppedLog(root, SystemDisk())
