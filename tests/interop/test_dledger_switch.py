@@ -177,6 +177,8 @@ def test_apache_starts_on_a_backup_of_a_switched_store(tmp_path: Path) -> None:
         switched.send(OLD)
     store = switched.open_ours()
     append_ours(switched, store, NEW)
+    assert store.entries is not None
+    store.entries.state_files.save_vote(Vote(1, "n0"))
     asyncio.run(store.close())
     original = switched.place.store_dir.rename(tmp_path / "original")
     run(backup(str(original), str(switched.place.store_dir)))
