@@ -15,7 +15,7 @@ from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.store.config import StoreConfig
 from turbopump.store.dledger.state_files import Vote
 from turbopump.store.store import Store
-from turbopump.store.tools import run, verify
+from turbopump.store.tools import backup, run, verify
 
 from . import peers, topics
 from .asking import asked
@@ -165,4 +165,24 @@ def test_we_open_a_store_that_apache_switched_over_and_serve_old_and_new_message
     assert bodies_in(store) == switched.expected()
     asyncio.run(store.close())
     with switched.start_dledger():
+        assert switched.bodies_at_broker() == switched.expected()
+
+
+@pytest.mark.long
+def test_apache_starts_on_a_backup_of_a_switched_store(tmp_path: Path) -> None:
+    """The copy has no queues, no index and no index of entries: its first start makes them."""
+    switched = SwitchedPlace(tmp_path / "node")
+    with switched.start_plain() as cluster:
+        topics.create(cluster, TOPIC, QUEUES)
+        switched.send(OLD)
+    store = switched.open_ours()
+    append_ours(switched, store, NEW)
+    assert store.entries is not None
+    store.entries.state_files.save_vote(Vote(1, "n0"))
+    asyncio.run(store.close())
+    original = switched.place.store_dir.rename(tmp_path / "original")
+    run(backup(str(original), str(switched.place.store_dir)))
+    with switched.start_dledger():
+        assert switched.bodies_at_broker() == switched.expected()
+        switched.send(MORE)
         assert switched.bodies_at_broker() == switched.expected()

@@ -11,6 +11,8 @@
     entry_walk.py       files and pieces of a log of entries, for tools
     entry_check.py      compares entries with the index and the checkpoint, for tools
     stopped_entries.py  reads the log of a node that is not opened, for tools
+    member_comparison.py compares the committed entries of members, for tools
+    older_comparison.py the same for the commit logs before their entries
     state_files.py      `currterm` and `checkpoint`: term and vote; how far the log is committed and synced
 
 Elections, and what a majority has, are not known here.

@@ -238,3 +238,39 @@ def test_a_switched_store_is_sound():
     close(store)
     report = run(verify(PLAIN.root_dir, disk))
     assert (report.problems, report.records, report.is_clean) == ([], OLD + NEW, True)
+
+
+def test_a_member_without_the_old_log_has_the_entries_and_lacks_what_is_older():
+    leader_disk, disk = new_disk(), new_disk()
+    write_plain(leader_disk, OLD)
+    leader = open_switched(leader_disk)
+    append(leader, range(OLD, OLD + NEW))
+    store = open_switched(disk)
+    store.entries.reset(0, leader.entries.place_of(0))
+    store.entries.append_entries(leader.entries.entries(0, 1000, 1 << 20))
+    store.entries.sync()
+    disk = disk.crash(Survival.RANDOM)
+    store = open_switched(disk)
+    commit_all(store)
+    assert store.log.min_offset == leader.commit_log.files.divided_at
+    assert numbers(store) == list(range(OLD, OLD + NEW))
+
+
+def test_a_member_with_another_old_log_sets_it_aside():
+    leader_disk, disk = new_disk(), new_disk()
+    write_plain(leader_disk, 2 * OLD)
+    leader = open_switched(leader_disk)
+    append(leader, range(2 * OLD, 2 * OLD + NEW))
+    write_plain(disk, OLD)
+    files = old_files(disk)
+    store = open_switched(disk)
+    kept = store.entries.reset(0, leader.entries.place_of(0))
+    assert len(kept) == len(files)
+    store.entries.append_entries(leader.entries.entries(0, 1000, 1 << 20))
+    store.entries.sync()
+    store = open_switched(disk.crash(Survival.KEPT))
+    commit_all(store)
+    assert store.log.min_offset == leader.commit_log.files.divided_at
+    for queue_id in range(2):
+        queue = store.queues.queue("T", queue_id)
+        assert queue.max_offset == leader.queues.queue("T", queue_id).next_offset + NEW // 2
