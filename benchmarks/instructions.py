@@ -4,8 +4,9 @@
     python -m benchmarks.instructions --before PATH --after PATH --loads "send 1 KiB 4x64"
 
 CPU time differs by tens of percent between equal runs on a shared machine; the number of instructions differs
-by about one percent, so that it shows a change of 3 %. The price: an instruction is not a time. A cache miss
-counts nothing, and neither does the kernel: system calls and bytes written are counted beside it.
+by 1 or 2 % for pipelined loads and clients, by up to 10 % for 50x1 and 1x1 (see the spread). The price: an
+instruction is not a time. A cache miss counts nothing, and neither does the kernel: system calls and bytes
+written are counted beside it.
 
 Each checkout is installed as `benchmarks.paired` does it. Its server runs under callgrind and gets each load
 three times: to warm up, a short one and a long one. The difference of the last two, divided by the difference
