@@ -52,27 +52,27 @@ class Counter:
             self.count(message)
 
 
-def handle_async(consumer: Consumer, counter: Counter) -> None:
-    @consumer.on(TOPIC)
+def handle_async(consumer: Consumer, topic: str, counter: Counter) -> None:
+    @consumer.on(topic)
     async def handle(message: MessageExt) -> None:
         counter.count(message)
 
 
-def handle_one(consumer: Consumer, counter: Counter) -> None:
-    consumer.subscribe(TOPIC, counter.count)
+def handle_one(consumer: Consumer, topic: str, counter: Counter) -> None:
+    consumer.subscribe(topic, counter.count)
 
 
-def handle_batch(consumer: Consumer, counter: Counter) -> None:
-    consumer.subscribe(TOPIC, counter.count_all, batch=BATCH)
+def handle_batch(consumer: Consumer, topic: str, counter: Counter) -> None:
+    consumer.subscribe(topic, counter.count_all, batch=BATCH)
 
 
-def handle_ordered(consumer: Consumer, counter: Counter) -> None:
-    @consumer.on(TOPIC, ordered=True)
+def handle_ordered(consumer: Consumer, topic: str, counter: Counter) -> None:
+    @consumer.on(topic, ordered=True)
     async def handle(message: MessageExt) -> None:
         counter.count(message)
 
 
-HANDLERS: dict[str, Callable[[Consumer, Counter], None]] = {
+HANDLERS: dict[str, Callable[[Consumer, str, Counter], None]] = {
     "async": handle_async,
     "batch": handle_batch,
     "one": handle_one,
@@ -91,11 +91,15 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         where = options.name_servers or stack.enter_context(our_broker())
         with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
-            runner.run(fill(where, options.messages))
+            if not options.filled:
+                runner.run(fill(where, options.topic, options.messages))
             for number in range(options.rounds):
                 for kind in options.handler or HANDLERS:
                     with profiled(options.profile):
-                        print(runner.run(measure(where, kind, number, options.messages)), flush=True)
+                        print(
+                            runner.run(measure(where, options.topic, kind, number, options.messages)),
+                            flush=True,
+                        )
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -106,27 +110,29 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="event loop")
+    parser.add_argument("--topic", default=TOPIC)
+    parser.add_argument("--filled", action="store_true", help="the topic has its messages already")
     parser.add_argument("--name-servers", help="address of a cluster that is running already")
     parser.add_argument("--profile", action="store_true", help="print where the time goes, by function")
     return parser
 
 
-async def fill(name_servers: str, messages: int) -> None:
+async def fill(name_servers: str, topic: str, messages: int) -> None:
     async with Producer("bench", name_servers=name_servers) as producer:
-        await producer.send(Message(TOPIC, BODY, "bench"))
+        await producer.send(Message(topic, BODY, "bench"))
         for start in range(1, messages, FILL_BATCH):
             count = min(FILL_BATCH, messages - start)
-            await producer.send_batch([Message(TOPIC, BODY, "bench") for _ in range(count)])
+            await producer.send_batch([Message(topic, BODY, "bench") for _ in range(count)])
 
 
-async def measure(name_servers: str, kind: str, number: int, messages: int) -> str:
+async def measure(name_servers: str, topic: str, kind: str, number: int, messages: int) -> str:
     consumer = Consumer(
         f"bench-{kind}-{number}",
         name_servers=name_servers,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
     counter = Counter(messages // 10, messages)
-    HANDLERS[kind](consumer, counter)
+    HANDLERS[kind](consumer, topic, counter)
     async with consumer, asyncio.timeout(MAX_MEASURE_S):
         await counter.enough.wait()
     counted = messages - messages // 10

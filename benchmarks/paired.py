@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import statistics
@@ -36,26 +35,34 @@ from typing import Any
 from tests.interop import peers
 
 from . import compare, generator, memory, report, servers
+from .checkouts import (
+    AFTER,
+    BEFORE,
+    CELLS,
+    MIN_RATIO,
+    PUSH_CLIENT,
+    SEND_CLIENT,
+    add_arguments,
+    commit,
+    environment_of,
+    installed,
+    wanted_loads,
+)
 
-BEFORE, AFTER = "before", "after"
-MIN_RATIO = 0.97
 BACKLOG_MESSAGES = 60_000  # a pull that reaches the end begins again
 SETTLE_S = 1.0
 CLIENT_TIMEOUT_S = 120.0
 CPU_US = re.compile(r"([\d.]+) us CPU each")
 
-CELLS = {cell.name: cell for cell in sorted(compare.CELLS, key=lambda cell: cell.mode != "pull")}
-"""The pull comes first: brokers return fewer messages per pull the further the log has grown behind them."""
-
 CLIENTS: dict[str, tuple[str, ...]] = {
-    "client: send 1 KiB, 64 in flight": (
+    SEND_CLIENT: (
         "benchmarks.client_sends",
         "--messages",
         "50000",
         "--in-flight",
         "64",
     ),
-    "client: push consumer, batches": (
+    PUSH_CLIENT: (
         "benchmarks.client_consumes",
         "--messages",
         "60000",
@@ -63,7 +70,6 @@ CLIENTS: dict[str, tuple[str, ...]] = {
         "batch",
     ),
 }
-LOADS = (*CELLS, *CLIENTS)
 
 Costs = dict[str, dict[str, list[float]]]
 """CPU microseconds per message: load -> before or after -> one figure per round."""
@@ -92,7 +98,7 @@ def main() -> int:
     plan = Plan(
         sources,
         home,
-        [load for load in LOADS if not options.loads or load in options.loads],
+        wanted_loads(options),
         options.rounds,
         options.seconds,
         options.warm_up,
@@ -123,48 +129,13 @@ def arguments() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = parser.add_argument
-    option("--before", required=True, metavar="PATH", help="checkout before the change")
-    option("--after", required=True, metavar="PATH", help="checkout after the change")
+    add_arguments(parser, generator.CACHE / "paired")
     option("--rounds", type=int, default=10)
-    option("--loads", action="append", choices=LOADS, metavar="LOAD", help=f"one of: {', '.join(LOADS)}")
     option("--seconds", type=float, default=2.0, help="length of a measured window (default: 2)")
     option("--warm-up", type=float, default=0.5, help="seconds of load before each window (default: 0.5)")
     option("--patience", type=float, default=0.0, help="seconds a window may wait for quiet cores")
     option("--no-fill", dest="fill", action="store_false", help="do not fill the page cache before rounds")
-    option("--dir", default=str(generator.CACHE / "paired"), help="where stores and installations are kept")
-    option("--output", metavar="NAME", help="write NAME.json and NAME.md")
     return parser
-
-
-# The two checkouts
-
-
-def installed(checkout: Path, target: Path) -> Path:
-    """Installs a checkout into a directory, compiled module included: edits during the run do not matter."""
-    if not (checkout / "src" / "turbopump").is_dir():
-        raise SystemExit(f"benchmarks.paired: {checkout} must be a checkout of turbopump, with src/turbopump")
-    shutil.rmtree(target, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "--target", str(target), str(checkout)], check=True)
-    program = "import turbopump, turbopump.compiled as c; print(turbopump.__file__, c.twins() is not None)"
-    command = [sys.executable, "-c", program]
-    environment = environment_of(target)
-    done = subprocess.run(command, env=environment, cwd=target, capture_output=True, text=True, check=True)
-    file, is_compiled = done.stdout.split()
-    if not file.startswith(str(target)):
-        raise SystemExit(f"benchmarks.paired: turbopump must come from {target}, got {file}")
-    if is_compiled != "True":
-        raise SystemExit(f"benchmarks.paired: {checkout} has no compiled module; install a C compiler")
-    return target
-
-
-def environment_of(source: Path, *more: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (source, *more)))}
-
-
-def commit(checkout: Path) -> str:
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 # Measurement
