@@ -53,6 +53,9 @@ class NodeConfig:
     max_outstanding_pushes: int = 1000
     max_outstanding_bytes: int = 32 * 1024 * 1024
     """Bytes pushed to one follower and not answered; one entry is pushed however large it is."""
+    max_outstanding_batches: int = 2
+    """Pushes that are not answered, for peers that take several entries in one: entries that are appended
+    meanwhile share the next one."""
     max_batch_entries: int = 512
     max_batch_bytes: int = 1024 * 1024
     """Bounds of one push with several entries, for peers that take them."""

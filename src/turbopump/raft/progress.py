@@ -167,9 +167,10 @@ class FollowerProgress:
             self._compare_again()
             self._probe()
             return
+        most = config.max_outstanding_batches if self.takes_batches else config.max_outstanding_pushes
         while (
             self._next_index <= log.end_index
-            and len(self._outstanding) < config.max_outstanding_pushes
+            and len(self._outstanding) < most
             and (not self._outstanding or self._outstanding_bytes < config.max_outstanding_bytes)
         ):
             last = self._last_of_batch() if self.takes_batches else self._next_index

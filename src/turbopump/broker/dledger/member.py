@@ -7,7 +7,6 @@ In: role changes and commits of the driver. Out: a store that takes messages onl
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from turbopump.broker.config import DLedgerRules
 from turbopump.broker.dledger.acknowledgement import QuorumAcknowledgement, promise_of
@@ -18,6 +17,7 @@ from turbopump.raft.messages import RaftCode
 from turbopump.replication.dledger.errors import AppendRefused, PendingAppendsFull
 from turbopump.replication.dledger.group import DLedgerGroup, slave_id
 from turbopump.replication.dledger.server import DLedgerServer, NodeEnvironment
+from turbopump.replication.dledger.timings import DLedgerTimings
 from turbopump.runtime.tasks import Tasks
 from turbopump.store.dledger.committed import CommittedEntries
 from turbopump.store.dledger.entry_log import EntryLog
@@ -60,14 +60,7 @@ class GroupMember:
             flusher,
             environment,
             lambda term: no_op_record(now_ms()),
-            replace(
-                self.group.node_config(),
-                heartbeat_interval_ms=rules.heartbeat_ms,
-                max_missed_heartbeats=rules.max_missed_heartbeats,
-                min_vote_wait_ms=rules.min_vote_wait_ms,
-                max_vote_wait_ms=rules.max_vote_wait_ms,
-                preferred_leaders=tuple(filter(None, rules.preferred_leaders.split(";"))),
-            ),
+            self.group.node_config(timings_of(rules), rules.preferred_leaders),
         )
         self.server.on_role_changed = self._role_changed
         self.server.on_commit = self._commit
@@ -209,6 +202,22 @@ class GroupMember:
         while has_more and self._acknowledgement is None:
             has_more = self._committed.dispatch()
             await asyncio.sleep(0)  # others are served between two slices
+
+
+def timings_of(rules: DLedgerRules) -> DLedgerTimings:
+    """Returns the intervals of a member; those without a key keep DLedger's proportion to its heartbeats."""
+    beat = rules.heartbeat_ms
+    return DLedgerTimings(
+        heartbeat_interval_ms=beat,
+        max_missed_heartbeats=rules.max_missed_heartbeats,
+        min_vote_wait_ms=rules.min_vote_wait_ms,
+        max_vote_wait_ms=rules.max_vote_wait_ms,
+        vote_round_ms=beat,
+        shorter_log_wait_ms=max(beat // 2, 1),
+        not_follower_wait_ms=max(beat // 4, 1),
+        commit_push_ms=max(beat // 2, 1),
+        quorum_ack_wait_ms=rules.quorum_timeout_ms,
+    )
 
 
 def _refusal(error: AppendRefused) -> Refused:

@@ -7,6 +7,7 @@
     commit_waits.py     appends of the owner that wait for their commit, or their deadline
     transfers.py        transfers of the leadership that the owner waits for
     group.py            name and members of a group, from `dLegerGroup`, `dLegerSelfId` and `dLegerPeers`
+    timings.py          intervals of a member as a value: DLedger's, and faster ones
     wire.py             requests and answers of the node to and from DLedger's JSON
     handlers.py         requests of other members: who is addressed, which answer belongs to which request
     peer_link.py        requests to one member, in order, over one connection

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from turbopump.protocol.addresses import has_host_and_port
 from turbopump.raft import NodeConfig
+from turbopump.replication.dledger.timings import APACHE_TIMINGS, DLedgerTimings
 
 MAX_MEMBERS = 31  # every member is asked in every election; Apache's groups have three or five
 
@@ -50,9 +51,33 @@ class DLedgerGroup:
         """Where this member listens."""
         return self.addresses[self.own_id]
 
-    def node_config(self) -> NodeConfig:
-        """Returns the settings of this member's node, with DLedger's intervals."""
-        return NodeConfig(self.own_id, tuple(self.addresses))
+    def node_config(
+        self, timings: DLedgerTimings = APACHE_TIMINGS, preferred_leaders: str = ""
+    ) -> NodeConfig:
+        """Returns the settings of this member's node.
+
+        `preferred_leaders` is `preferredLeaderId`: ids of members, separated by `;`. Raises ValueError.
+        """
+        return NodeConfig(
+            self.own_id,
+            tuple(self.addresses),
+            heartbeat_interval_ms=timings.heartbeat_interval_ms,
+            max_missed_heartbeats=timings.max_missed_heartbeats,
+            min_vote_wait_ms=timings.min_vote_wait_ms,
+            max_vote_wait_ms=timings.max_vote_wait_ms,
+            vote_round_ms=timings.vote_round_ms,
+            shorter_log_wait_ms=timings.shorter_log_wait_ms,
+            not_follower_wait_ms=timings.not_follower_wait_ms,
+            commit_push_ms=timings.commit_push_ms,
+            preferred_leaders=self._members_of(preferred_leaders),
+        )
+
+    def _members_of(self, preferred_leaders: str) -> tuple[str, ...]:
+        members = tuple(dict.fromkeys(filter(None, (part.strip() for part in preferred_leaders.split(";")))))
+        for member in members:
+            if member not in self.addresses:
+                raise ValueError(f"preferredLeaderId must be of {', '.join(self.addresses)}, got {member!r}")
+        return members
 
 
 def slave_id(member: str) -> int:

@@ -18,6 +18,7 @@ from turbopump.raft import AppendResult, Role, RoleChanged
 from turbopump.remoting.client import Client
 from turbopump.replication.dledger.group import DLedgerGroup
 from turbopump.replication.dledger.server import DLedgerServer, NodeEnvironment
+from turbopump.replication.dledger.timings import APACHE_TIMINGS, DLedgerTimings
 from turbopump.store.config import FlushDiskType, StoreConfig
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.flags import Flags
@@ -68,7 +69,16 @@ class MemberBench:
 class GroupBench:
     """The members of a group, by id, and what happens to them."""
 
-    def __init__(self, members: int = 3, flush: FlushDiskType = "ASYNC_FLUSH", seed: int = 1) -> None:
+    def __init__(
+        self,
+        members: int = 3,
+        flush: FlushDiskType = "ASYNC_FLUSH",
+        seed: int = 1,
+        timings: DLedgerTimings = APACHE_TIMINGS,
+        preferred: str = "",
+    ) -> None:
+        self.timings = timings
+        self.preferred = preferred
         self.clock = VirtualClock()
         self.chance = random.Random(seed)
         self.network = MemoryNetwork(self.chance)
@@ -99,7 +109,8 @@ class GroupBench:
         group = DLedgerGroup.parse(GROUP, member, self.peers)
         host = self.network.at(self.ips[member])
         environment = NodeEnvironment(self.clock, host, self.chance, workers)
-        server = DLedgerServer(group, log, flusher, environment, lambda term: body(NO_OP + term))
+        node_config = group.node_config(self.timings, self.preferred)
+        server = DLedgerServer(group, log, flusher, environment, lambda term: body(NO_OP + term), node_config)
         bench = MemberBench(member, self.ips[member], disk, server, log, flusher, workers)
         server.on_role_changed = bench.changes.append
         server.on_commit = bench.commits.append

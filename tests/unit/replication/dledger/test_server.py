@@ -13,6 +13,7 @@ from tests.unit.store.dledger.kit import all_entries, body
 from turbopump.raft import AppendOutcome, AppendResult, Role
 from turbopump.raft.messages import RaftCode
 from turbopump.replication.dledger.errors import NotLeading
+from turbopump.replication.dledger.timings import FAST_TIMINGS
 from turbopump.testing.simulated_files import Survival
 
 
@@ -93,6 +94,36 @@ async def test_a_killed_leader_is_replaced_and_follows_when_it_is_back():
     await group.start_on(first.member, disk)
     await group.until_committed(1, 2, 3)
     assert (await group.leader()).member == second.member
+    await group.stop()
+
+
+@virtual
+async def test_with_fast_timings_a_dead_leader_is_replaced_within_a_second():
+    for seed in range(10):
+        group = GroupBench(seed=seed, timings=FAST_TIMINGS)
+        await group.start()
+        first = await group.leader()
+        await group.committed(first, 1)
+        await group.until_committed(1)
+        await group.kill(first.member)
+        began = group.clock.monotonic()
+        second = await group.leader()
+        assert (await group.committed(second, 2)).outcome is AppendOutcome.COMMITTED
+        assert group.clock.monotonic() - began < 1.5
+        await group.stop()
+
+
+@virtual
+async def test_a_preferred_leader_leads_soon_after_it_is_back():
+    group = GroupBench(preferred="n2")
+    await group.start()
+    await group.until(lambda: group.benches["n2"].server.role is Role.LEADER)
+    disk = await group.kill("n2")
+    other = await group.leader()
+    await group.committed(other, 1)
+    await group.start_on("n2", disk)
+    await group.until(lambda: group.benches["n2"].server.role is Role.LEADER)
+    await group.until_committed(1)
     await group.stop()
 
 
