@@ -165,8 +165,8 @@ async def start_broker(
 ) -> Broker:
     """Starts a broker and pushes its stop on the stack. `promote`: called when a slave is to be a master."""
     disk = SystemDisk()
-    # It would begin an empty commit log beside the messages that are there.
-    refuse_dledger(config.store.root_dir, disk, "a start without DLedger")
+    if not config.dledger.enabled:  # it would begin an empty commit log beside the messages that are there
+        refuse_dledger(config.store.root_dir, disk, "a start without DLedger")
     workers = SystemWorkers()
     stack.callback(workers.close)
     broker = Broker(config, SystemNetwork(), SystemClock(), disk, workers, Chance())
