@@ -416,7 +416,7 @@ class Broker:
         if lost_from is not None:  # before anything is appended where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
         if is_promotion:
-            role.promoted(store.log.end)
+            role.promoted(store.log.end, is_elected=ground.member is not None)
         return recovered_end
 
     def _announce_topics(self, context: Context) -> None:

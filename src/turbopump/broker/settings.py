@@ -492,11 +492,15 @@ def _only(accepted: str, feature: str) -> Fixed:
     return Fixed(frozenset({accepted}), feature)
 
 
+_CONTROLLER = (
+    "election of masters by a controller; use a DLedger group (enableDLegerCommitLog=true), "
+    "or master and slave with `turbopump promote`"
+)
 _REPLICAS = "replication; one broker keeps the only copy"
 _ACCESS = "access control; every client would be let in"
 
 FIXED: dict[str, Fixed] = {
-    "enableControllerMode": _only("false", "election of masters by a controller"),
+    "enableControllerMode": _only("false", _CONTROLLER),
     "enableSlaveActingMaster": _only("false", "slaves acting as masters"),
     "totalReplicas": _only("1", _REPLICAS),
     "allAckInSyncStateSet": _only("false", _REPLICAS),

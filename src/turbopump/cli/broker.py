@@ -148,11 +148,15 @@ def as_master(config: BrokerConfig, role: MasterRole) -> BrokerConfig:
 
 
 async def with_port(config: BrokerConfig, stack: contextlib.AsyncExitStack) -> BrokerConfig:
-    """Returns the configuration with a free main port instead of 0, reserved until the stack is closed."""
+    """Returns the configuration with a free main port instead of 0, reserved until the stack is closed.
+
+    A member of a DLedger group has no replication port beside it.
+    """
     listening = config.listening
     if listening.port:
         return config
-    steps = (FAST_PORT_STEP,) if listening.ha_port else (FAST_PORT_STEP, HA_PORT_STEP)
+    has_ha_port = not (listening.ha_port or config.dledger.enabled)
+    steps = (FAST_PORT_STEP, HA_PORT_STEP) if has_ha_port else (FAST_PORT_STEP,)
     async with server_start.unknown_hosts_named(listening.bind_address):
         port = stack.enter_context(reserved_port(listening.bind_address, steps))
     return replace(config, listening=replace(listening, port=port))
@@ -165,8 +169,9 @@ async def start_broker(
 ) -> Broker:
     """Starts a broker and pushes its stop on the stack. `promote`: called when a slave is to be a master."""
     disk = SystemDisk()
-    if not config.dledger.enabled:  # it would begin an empty commit log beside the messages that are there
-        refuse_dledger(config.store.root_dir, disk, "a start without DLedger")
+    if not config.dledger.enabled:
+        # It would begin an empty commit log beside the messages that are there.
+        refuse_dledger(config.store.root_dir, disk, "a start without enableDLegerCommitLog=true")
     workers = SystemWorkers()
     stack.callback(workers.close)
     broker = Broker(config, SystemNetwork(), SystemClock(), disk, workers, Chance())

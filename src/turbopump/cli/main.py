@@ -34,7 +34,7 @@ COMMANDS = {
     "export": "export messages of a topic or of a store directory to Parquet files",
     "store": "verify, rebuild, back up or dump a store directory",
     "replica": "show how far copies of a log are, compare two of them, set the tail of one aside",
-    "raft": "compare the logs of the members of a DLedger group",
+    "raft": "show who leads a DLedger group, move the leadership, compare the logs of its members",
     "promote": "make a slave the master of its broker name, after checks",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
     "help": "explain a command",
@@ -65,7 +65,8 @@ EXAMPLES = {
     "replica": "turbopump replica status 10.0.0.6:10911\n"
     "turbopump replica compare 10.0.0.6:10911 10.0.0.5:10911\n"
     "turbopump replica resync /data/store 10.0.0.5:10911",
-    "raft": "turbopump raft verify /data/n0/store /data/n1/store /data/n2/store",
+    "raft": "turbopump raft status broker-a -n 10.0.0.1:9876\nturbopump raft transfer n1\n"
+    "turbopump raft verify /data/n0/store /data/n1/store /data/n2/store",
     "promote": "turbopump promote 10.0.0.6:10911\nturbopump promote conf/2m-2s-sync/broker-a-s.properties",
     "completion": "source <(turbopump completion bash)",
     "help": "turbopump help send\nturbopump help dlq resend",

@@ -4,14 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from turbopump.cli.arguments import add_action
-from turbopump.cli.failures import FAILED, CommandFailure
-from turbopump.cli.store import store_in
-from turbopump.runtime.disk import SystemDisk
-from turbopump.store.dledger.member_comparison import MemberComparison, MemberState, compare_members
-from turbopump.store.location import dledger_id
+from turbopump.cli.raft_group import add_group, add_transfer, status, transfer
+from turbopump.cli.raft_verify import add_directories, verify
 
 
 class Action(NamedTuple):
@@ -35,56 +30,24 @@ def run(options: argparse.Namespace) -> int:
     return ACTIONS[options.action].run(options)
 
 
-def _add_directories(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directories", metavar="DIR", nargs="+", help="store directory of a member, with dledger-ID/ in it"
-    )
-
-
-def _verify(options: argparse.Namespace) -> int:
-    directories = [_member_in(directory) for directory in options.directories]
-    if len(set(directories)) < 2:
-        raise CommandFailure("give the store directories of two members or more")
-    found = compare_members(dict.fromkeys(directories), SystemDisk())
-    print(msgspec.json.encode(found).decode() if options.json else text_of(found))
-    return 0 if found.is_equal else FAILED
-
-
-def _member_in(directory: str) -> str:
-    found = store_in(directory, with_dledger=True)
-    if not dledger_id(found, SystemDisk()):
-        raise CommandFailure(f"{directory} must be the store of a DLedger member, but has no dledger-ID/data")
-    return found
-
-
-def text_of(found: MemberComparison) -> str:
-    lines = [_line_of(member) for member in found.members]
-    lines += [f"note: {note}" for note in found.notes]
-    lines += [f"DIFFERENT: {difference}" for difference in found.differences]
-    if (hidden := found.differing - len(found.differences)) > 0:
-        lines.append(f"and {hidden} more differences")
-    compared = f"{found.compared} entries are committed by two members or more"
-    if found.compared:
-        compared += f", {found.first} to {found.last}"
-    lines.append(f"{compared}: " + ("equal" if found.is_equal else f"{found.differing} differences"))
-    return "\n".join(lines)
-
-
-def _line_of(member: MemberState) -> str:
-    vote = f"voted for {member.vote}" if member.vote else "no vote"
-    term = f"term {member.term}, {vote}" if member.term >= 0 else "no term yet"
-    entries = f"entries {member.begin} to {member.end}" if member.end >= 0 else "no entries"
-    committed = (
-        f"committed up to {member.committed}" if member.committed >= 0 else "none known to be committed"
-    )
-    return f"{member.node} {member.directory}: {term}; {entries}, {committed}"
-
-
 ACTIONS = {
+    "status": Action(
+        "show role, term and log of all members of a DLedger group; exit 1: one is missing",
+        "turbopump raft status\nturbopump raft status broker-a -n 10.0.0.1:9876\n"
+        "turbopump raft status -b 10.0.0.5:10911 --json",
+        add_group,
+        status,
+    ),
+    "transfer": Action(
+        "have another member of a DLedger group lead it",
+        "turbopump raft transfer n1\nturbopump raft transfer n1 broker-a -n 10.0.0.1:9876",
+        add_transfer,
+        transfer,
+    ),
     "verify": Action(
         "compare the committed entries of members, byte for byte; the members must be stopped",
         "turbopump raft verify /data/n0/store /data/n1/store /data/n2/store",
-        _add_directories,
-        _verify,
+        add_directories,
+        verify,
     ),
 }

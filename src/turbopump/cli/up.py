@@ -16,18 +16,20 @@ from collections.abc import Mapping
 
 import turbopump
 from turbopump.broker.address import ANYWHERE
-from turbopump.broker.config import change
+from turbopump.broker.config import BrokerConfig, change
 from turbopump.broker.server import Broker
 from turbopump.broker.settings import variable
 from turbopump.cli import logs, server_start
 from turbopump.cli.broker import load, pages, start_broker, with_port
 from turbopump.cli.broker import ready_line as broker_ready_line
 from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.cli.namesrv import ready_line as namesrv_ready_line
 from turbopump.cli.namesrv import start_namesrv
 from turbopump.cli.server_process import serve
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.remoting.http import name_server_pages
+from turbopump.replication.dledger.group import DLedgerGroup
 
 DATA = "data"
 HERE_ONLY = "127.0.0.1"
@@ -65,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     host = options.host or HERE_ONLY
     file = ConfFile.read(options.configFile)
     loaded = load(file, flags_of(options, data, file.keys(), os.environ))
+    check_members(loaded.config)
     log = logs.open_logs(
         logs.directory(options.log_dir, os.environ, os.path.join(data, "logs")), ("namesrv", "broker")
     )
@@ -128,6 +131,17 @@ def flags_of(
     if options.broker_port is not None:
         flags["listenPort"] = str(options.broker_port)
     return flags
+
+
+def check_members(config: BrokerConfig) -> None:
+    """Raises CommandFailure for a DLedger group of several members: this command runs one broker."""
+    rules = config.dledger
+    if rules.enabled and len(DLedgerGroup.parse(rules.group, rules.self_id, rules.peers).addresses) > 1:
+        raise CommandFailure(
+            "`up` runs one broker, and dLegerPeers names several: start each member with "
+            "`turbopump broker -c FILE`, and a name server with `turbopump namesrv`",
+            USAGE_ERROR,
+        )
 
 
 def dropped(file: ConfFile) -> list[str]:

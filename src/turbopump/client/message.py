@@ -392,6 +392,10 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     """For a delayed message: with it `producer.recall` can recall the message."""
     delay_level: int | None = None
     """The level that the broker applied, its highest if the message asked for more; not from Apache's."""
+    term: int | None = None
+    """With durability `quorum`: the term of the leader that stored the message in its DLedger group."""
+    index: int | None = None
+    """With durability `quorum`: the index of its entry, of the last one for a batch."""
 
     def __repr__(self) -> str:
         return f"SendResult({', '.join(f'{name}={value}' for name, value in self._shown())})"
@@ -408,6 +412,8 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
             ("message_id", self.message_id),
             ("durability", self.durability),
             ("replicas", self.replicas),
+            ("term", self.term),
+            ("index", self.index),
             ("delay_level", self.delay_level),
             ("recall_handle", self.recall_handle),
         ]

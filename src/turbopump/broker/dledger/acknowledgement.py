@@ -106,5 +106,8 @@ def promise_of(group: str, members: int, on_disk: bool) -> str:
     quorum = members // 2 + 1
     where = "on disk" if on_disk else "in memory"
     words = f"{quorum} of the {members} brokers of group {group} have the message {where}"
-    words += f": it survives the loss of {members - quorum} of them" if members > 1 else ""
+    if members == 1:
+        words = f"the only broker of group {group} has the message {where}"
+    elif members > quorum:
+        words += f": it survives the loss of {members - quorum} of them"
     return words if on_disk else f"{words}. To survive a power cut of all, set flushDiskType=SYNC_FLUSH"

@@ -94,9 +94,14 @@ class RoleChange:
             offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE, found.half)
             offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE, found.op)
 
-    def promoted(self, end: int) -> None:
-        """Notes that everything is prepared: the next start is that of a master again."""
+    def promoted(self, end: int, is_elected: bool = False) -> None:
+        """Notes that everything is prepared: the next start is that of a master again.
+
+        `is_elected`: by its DLedger group, which is nothing to warn of.
+        """
         self.progress.promoted(end)
+        if is_elected:
+            return
         log.warning("This store was that of a slave; its log ends at %d, where this master goes on", end)
 
     def _forget_beyond(self, name: str, end: int) -> None:

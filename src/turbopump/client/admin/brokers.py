@@ -10,12 +10,14 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.admin import ViewBrokerStatsDataRequest
+from turbopump.protocol.headers.replicas import RaftTransferRequest
 from turbopump.protocol.headers.topics import GetBrokerConsumeStatsRequest
 
 StatsName = Literal["TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"]
 """Kinds of counters. The key is the topic, or `topic@group` for counters of groups."""
 
 CONSUME_STATS_TIMEOUT_S = 50.0
+RAFT_TRANSFER_TIMEOUT_S = 10.0  # a member that lacks entries gets them first: 3 s at most
 
 
 @dataclass
@@ -53,6 +55,31 @@ class Brokers:
         """
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_HA_STATUS)
         return bodies.HARuntimeInfo.decode(answer.body)
+
+    async def raft_status(self, address: str) -> bodies.RaftStatus:
+        """Returns what a broker knows of its DLedger group. Raises Refused at a broker in none, or of Apache.
+
+        Example:
+
+            status = await admin.brokers.raft_status("127.0.0.1:10911")
+            print(status.member, status.role, status.term, status.leader, status.leaderAddress)
+        """
+        answer = await self.asking.ask(address, RequestCode.RAFT_STATUS)
+        return bodies.RaftStatus.decode(answer.body)
+
+    async def raft_transfer(
+        self, address: str, member: str, timeout_s: float = RAFT_TRANSFER_TIMEOUT_S
+    ) -> None:
+        """Has the leader of a DLedger group, by its address, give the leadership to another member.
+
+        Returns when that member leads. Raises Refused if the asked one does not lead, or with why it failed.
+
+        Example:
+
+            await admin.brokers.raft_transfer(status.leaderAddress, "n1")
+        """
+        header = RaftTransferRequest(member)
+        await self.asking.ask(address, RequestCode.RAFT_TRANSFER, header, timeout_s=timeout_s)
 
     async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
         """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.

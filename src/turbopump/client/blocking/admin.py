@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Unpack
 
 from turbopump.client.admin.admin import Admin as AsyncAdmin
-from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, StatsName
+from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, RAFT_TRANSFER_TIMEOUT_S, StatsName
 from turbopump.client.admin.brokers import Brokers as AsyncBrokers
 from turbopump.client.admin.calls import TIMEOUT_S
 from turbopump.client.admin.clusters import Clusters as AsyncClusters
@@ -297,6 +297,27 @@ class Brokers(FacePart[AsyncAdmin, AsyncBrokers]):
                 print(slave.addr, slave.diff, slave.inSync)
         """
         return self._run(lambda core: core.ha_status(address))
+
+    def raft_status(self, address: str) -> bodies.RaftStatus:
+        """Returns what a broker knows of its DLedger group. Raises Refused at a broker in none, or of Apache.
+
+        Example:
+
+            status = admin.brokers.raft_status("127.0.0.1:10911")
+            print(status.member, status.role, status.term, status.leader, status.leaderAddress)
+        """
+        return self._run(lambda core: core.raft_status(address))
+
+    def raft_transfer(self, address: str, member: str, timeout_s: float = RAFT_TRANSFER_TIMEOUT_S) -> None:
+        """Has the leader of a DLedger group, by its address, give the leadership to another member.
+
+        Returns when that member leads. Raises Refused if the asked one does not lead, or with why it failed.
+
+        Example:
+
+            admin.brokers.raft_transfer(status.leaderAddress, "n1")
+        """
+        self._run(lambda core: core.raft_transfer(address, member, timeout_s))
 
     def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
         """Returns sum and rate of a counter over the last minute, hour and day. Raises Refused without data.

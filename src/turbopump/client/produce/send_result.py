@@ -48,7 +48,6 @@ def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> S
         refused.add_note(f"refused by {queue.broker}, queue {queue.id} of {queue.topic}")
         raise refused
     ext = answer.ext or {}
-    replicas = ext.get("replicas", "")
     number = int(ext.get("queueId", queue.id))
     topic = prepared.message.topic
     if number != queue.id or topic != queue.topic:
@@ -63,10 +62,16 @@ def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> S
         queue,
         int(ext.get("queueOffset", "0")),
         ext.get("durability"),
-        int(replicas) if replicas.isdecimal() else None,
+        _number(ext.get("replicas")),
         ext.get("recallHandle"),
-        int(level) if level is not None and level.isdecimal() else None,
+        _number(level),
+        _number(ext.get("term")),
+        _number(ext.get("index")),
     )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
