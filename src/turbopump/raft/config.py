@@ -59,6 +59,9 @@ class NodeConfig:
     max_batch_entries: int = 512
     max_batch_bytes: int = 1024 * 1024
     """Bounds of one push with several entries, for peers that take them."""
+    far_behind_bytes: int = 300 * 1024 * 1024
+    """A follower that lacks more is far behind; it gets at most `far_behind_bytes_per_s`."""
+    far_behind_bytes_per_s: int = 20 * 1024 * 1024
     max_early_pushes: int = 1000
     """Pushes that a follower keeps while entries before them are missing: as many as a leader sends."""
     max_early_bytes: int = 64 * 1024 * 1024

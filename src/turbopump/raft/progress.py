@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from turbopump.raft.member import Member
 from turbopump.raft.messages import NO_INDEX, MemberId, PushAnswer, PushKind, PushOrder, RaftCode
+from turbopump.raft.push_quota import PushQuota
 
 
 @dataclass(slots=True)
@@ -40,6 +41,8 @@ class FollowerProgress:
         self._outstanding_bytes = 0
         self._paused_until_ms = member.now_ms
         self._pushed_ms = member.now_ms
+        self._quota = PushQuota(member.config.far_behind_bytes, member.config.far_behind_bytes_per_s)
+        self._throttled_until_ms: int | None = None  # as the last attempt to push entries has found
 
     # what to do
 
@@ -69,9 +72,14 @@ class FollowerProgress:
         config = self._member.config
         if self._paused_until_ms > self._member.now_ms:
             return self._paused_until_ms
+        deadlines: list[int] = []
+        if self._throttled_until_ms is not None:
+            deadlines.append(self._throttled_until_ms)
         if self._outstanding:
-            return self._outstanding[0].sent_ms + config.push_timeout_ms
-        return self._pushed_ms + config.commit_push_ms if self._is_idle else None
+            deadlines.append(self._outstanding[0].sent_ms + config.push_timeout_ms)
+        elif self._is_idle:
+            deadlines.append(self._pushed_ms + config.commit_push_ms)
+        return min(deadlines, default=None)
 
     def unreachable(self) -> None:
         """Waits a while, then continues behind what was acknowledged."""
@@ -168,11 +176,16 @@ class FollowerProgress:
             self._probe()
             return
         most = config.max_outstanding_batches if self.takes_batches else config.max_outstanding_pushes
+        self._throttled_until_ms = None
         while (
             self._next_index <= log.end_index
             and len(self._outstanding) < most
             and (not self._outstanding or self._outstanding_bytes < config.max_outstanding_bytes)
         ):
+            behind = log.size_of(self._next_index, log.end_index)
+            self._throttled_until_ms = self._quota.waits_until_ms(self._member.now_ms, behind)
+            if self._throttled_until_ms is not None:
+                return
             last = self._last_of_batch() if self.takes_batches else self._next_index
             self._push(PushKind.APPEND, self._next_index, last)
             self._next_index = last + 1
@@ -189,6 +202,7 @@ class FollowerProgress:
         order = self._send(PushOrder(kind, self._member.term, first, last, NO_INDEX))
         self._outstanding.append(_Outstanding(order, self._member.now_ms, size))
         self._outstanding_bytes += size
+        self._quota.pushed(self._member.now_ms, size)
 
     def _repeat(self, outstanding: _Outstanding) -> None:
         if outstanding.order.first_index < self._member.log.begin_index:
@@ -210,6 +224,7 @@ class FollowerProgress:
     def _forget_outstanding(self) -> None:
         self._outstanding.clear()
         self._outstanding_bytes = 0
+        self._throttled_until_ms = None
         self._attempt += 1
 
     def _pause(self) -> None:

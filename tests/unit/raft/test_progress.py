@@ -161,6 +161,31 @@ def test_no_more_bytes_are_outstanding_than_allowed_but_always_one_push() -> Non
     assert peer.answers(accepted(3)) == [(APPEND, 4, 4)]
 
 
+def test_a_follower_that_is_far_behind_gets_so_many_bytes_per_second() -> None:
+    # Entries have 100 bytes: after two of them the quota of the second is used up.
+    peer = appending(far_behind_bytes=250, far_behind_bytes_per_s=200)
+    peer.one.tick(1000)  # the comparison was counted in the second before
+    peer.orders.clear()
+    assert peer.after(peer.one.append(6)) == [(APPEND, 3, 3), (APPEND, 4, 4)]
+    assert peer.answers(accepted(4)) == []
+    assert peer.after(peer.one.tick(999)) == []
+    # Behind the next two it lacks no more than 250 bytes.
+    assert peer.after(peer.one.tick(1)) == [(APPEND, n, n) for n in range(5, 9)]
+
+
+def test_a_follower_that_is_not_far_behind_is_not_throttled() -> None:
+    peer = appending(far_behind_bytes=600, far_behind_bytes_per_s=200)
+    assert len(peer.after(peer.one.append(6))) == 6
+
+
+def test_a_throttled_follower_that_is_lost_is_not_waited_for() -> None:
+    peer = appending(far_behind_bytes=250, far_behind_bytes_per_s=200)
+    peer.one.tick(1000)
+    peer.after(peer.one.append(6))
+    peer.one.step(PeerUnreachable("n1"))
+    assert peer.one.node.deadline_ms > peer.one.now
+
+
 def test_the_oldest_push_is_repeated_after_a_second() -> None:
     peer = appending()
     peer.after(peer.one.append(2))
