@@ -10,7 +10,7 @@ from tests.simulation.cluster.history import CONSUMERS
 
 from turbopump.broker.config import BrokerConfig, load
 from turbopump.broker.part import Context
-from turbopump.broker.server import Broker
+from turbopump.broker.server import Broker, _Ground
 from turbopump.protocol.record import Record, decode, measure
 from turbopump.runtime.chance import Chance
 from turbopump.store.store import Store
@@ -53,8 +53,8 @@ class _OpenBroker(Broker):
 
     on_open: Callable[[Context], None]
 
-    async def _context(self, stack: contextlib.AsyncExitStack) -> Context:
-        context = await super()._context(stack)
+    async def _context(self, stack: contextlib.AsyncExitStack, ground: _Ground, leads: bool) -> Context:
+        context = await super()._context(stack, ground, leads)
         self.on_open(context)
         return context
 
