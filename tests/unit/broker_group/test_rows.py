@@ -2,11 +2,13 @@
 
 import asyncio
 
+import pytest
 from tests.kit import virtual
 from tests.unit.broker_group.kit import Group, broker_of, group
 from tests.unit.replication.kit import Node
 
-from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command
 
 OK = ResponseCode.SUCCESS
 COUNT = 50
@@ -82,3 +84,46 @@ async def test_rows_28_and_29_sends_without_a_majority_are_answered_and_stored_a
         assert found[-1] == b"after"
         assert len(found) == len(set(found))
         assert b"late" not in found
+
+
+@pytest.mark.parametrize("killed_after_s", [0.0, 2.0])
+@virtual
+async def test_row_25_the_next_leader_knows_a_topic_that_was_just_created(killed_after_s: float) -> None:
+    """Apache's followers copy tables every ten seconds: the next leader answers 17."""
+    async with group("autoCreateTopicEnable=false\n") as world:
+        old = await world.leader()
+        fields = {
+            "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+            "topicFilterType": "SINGLE_TAG", "order": "false",
+        }  # fmt: skip
+        command = Command(int(RequestCode.UPDATE_AND_CREATE_TOPIC), ext=fields)
+        assert (await world.tool.call(old.address, command, 10.0)).code == OK
+        for number in range(5):
+            assert (await world.send(old, b"%d" % number)).code == OK
+        await asyncio.sleep(killed_after_s)
+        await old.kill()
+        new = await world.leader()
+        assert (await world.send(new, b"5")).code == OK
+        assert await bodies(world, new) == [b"%d" % number for number in range(6)]
+
+
+@virtual
+async def test_row_20_fast_leader_flips_lose_and_double_nothing() -> None:
+    """KIP-101, KIP-279: logs diverged when leaders followed each other quickly."""
+    async with group() as world:
+        sent: list[bytes] = []
+        for flip in range(6):
+            leader = await world.leader()
+            for number in range(3):
+                body = b"%d-%d" % (flip, number)
+                if (await world.send(leader, body)).code == OK:
+                    sent.append(body)
+            await leader.kill()
+            await leader.start()
+        leader = await world.leader()
+        assert (await world.send(leader, b"last")).code == OK
+        await world.equal()
+        found = await bodies(world, leader)
+        assert [body for body in found if body in sent] == sent
+        assert len(found) == len(set(found))
+        assert len({node.log for node in world.nodes}) == 1
