@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import time
 
 import msgspec
 
@@ -11,7 +12,10 @@ from turbopump.cli.raft_members import GroupTable, group_table
 from turbopump.client.admin import Admin
 from turbopump.client.admin.clusters import BrokerAt
 from turbopump.protocol.bodies import RaftStatus
-from turbopump.protocol.errors import Refused
+from turbopump.protocol.errors import Refused, ServiceNotAvailable
+
+ELECTED_WITHIN_S = 10.0
+POLL_S = 0.2
 
 
 def add_group(action: argparse.ArgumentParser) -> None:
@@ -145,8 +149,19 @@ async def _move(options: argparse.Namespace, found: GroupTable) -> None:
     async with Admin([]) as admin:
         try:
             await admin.brokers.raft_transfer(found.leader_address, options.member)
+        except ServiceNotAvailable:
+            await _until_leader(options)
         except OSError as error:
             raise CommandFailure(
                 f"{found.leader} at {found.leader_address} did not answer ({error}); "
                 "see who leads: turbopump raft status"
             ) from None
+
+
+async def _until_leader(options: argparse.Namespace) -> None:
+    """Waits until the wanted member leads, after the old leader has ended its role and does not know."""
+    deadline = time.monotonic() + ELECTED_WITHIN_S
+    while (leader := (await _ask(options)).leader) != options.member:
+        if time.monotonic() > deadline:
+            raise CommandFailure(f"{options.member} did not take over: {leader or 'nobody'} leads")
+        await asyncio.sleep(POLL_S)

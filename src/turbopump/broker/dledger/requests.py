@@ -1,5 +1,6 @@
 """Answers requests about a DLedger group: of Apache's followers (43), of tools (907, 9715, 9716)."""
 
+import asyncio
 from collections.abc import Callable
 
 from turbopump.broker.config import Identity
@@ -13,13 +14,15 @@ from turbopump.protocol.bodies import (
     RaftStatus,
     SlaveStatus,
 )
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import InvalidParameter, SystemFailure
 from turbopump.protocol.headers.replicas import RaftTransferRequest
 from turbopump.raft import Role
 from turbopump.raft.messages import RaftCode
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.replication.slave import SlaveState
+
+LEADERSHIP_ENDED = "this broker does not lead any longer; ask another member who does"
 
 
 class RaftHandler:
@@ -123,7 +126,11 @@ class RaftHandler:
             )
         if member == group.own_id:
             return Answer()
-        answer = await self._member.server.transfer(member)
+        try:
+            answer = await self._member.server.transfer(member)
+        except asyncio.CancelledError:  # the role of this broker has ended, and its handlers with it
+            request.answer(Answer(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=LEADERSHIP_ENDED))
+            raise
         if answer.code is not RaftCode.SUCCESS:
             raise SystemFailure(f"{member} did not take over: {answer.code.name}")
         return Answer()
