@@ -35,6 +35,8 @@ EARLY_COMMIT = "5.5.0 refuses the commit of a group that it does not know yet; w
 ANY_ORDER = "in the order of Java's hash table"
 TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a setting or figure has another name; we have both"
 
+GROUP_KEYS = ("dLegerGroup", "dLegerPeers", "dLegerSelfId", "preferredLeaderId", "storePathDLedgerCommitLog")
+
 ALLOWED_MQADMIN = (
     Allowed("* / get*Config* / *", NO_SUCH_PART, seen=ABSENT),
     Allowed("* / brokerStatus -? * / *QueueCapacity", "requests wait in no queue of threads", seen="0"),
@@ -46,6 +48,11 @@ ALLOWED_MQADMIN = (
     ),
     Allowed("* / brokerStatus -? * / replica*", OTHER_FIGURE, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / haMasterAddress", NO_VALUE, recorded=ABSENT),
+    *(Allowed(f"* / getBrokerConfig* / {key}", NO_VALUE, recorded=ABSENT) for key in GROUP_KEYS),
+    *(
+        Allowed(f"* / getBrokerConfig* / dLeger{what}", OTHER_SETTING, recorded=ABSENT)
+        for what in ("HeartbeatInterval", "MaxMissedHeartbeats", "M*VoteWait", "QuorumTimeout")
+    ),
     Allowed("* / getBrokerConfig* / haSlaveFallbehindMax", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterModule*", OTHER_SETTING, recorded=ABSENT),

@@ -168,7 +168,7 @@ def host_for_others(host: str, broker: Broker) -> str:
 def command_line() -> str:
     """Returns the command that runs this program in another terminal."""
     program = sys.argv[0]
-    if program.endswith("__main__.py"):
+    if program.endswith("__main__.py") or not os.path.exists(program):  # "-c" is no file
         return f"{sys.executable} -m turbopump"
     found = shutil.which("turbopump")
     return "turbopump" if found and os.path.samefile(found, program) else os.path.relpath(program)
