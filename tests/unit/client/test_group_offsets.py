@@ -35,6 +35,7 @@ class LateBroker:
 
     async def call(self, address: str, question: Command, timeout_s: float) -> Command:
         header = UpdateConsumerOffsetRequest.from_ext(question.ext)
+        assert header.ofConsumer, "a broker would take the commit for that of a tool"
         self.asked.append((header.queueId, header.commitOffset))
         self.answers.append(asyncio.get_running_loop().create_future())
         return await self.answers[-1]

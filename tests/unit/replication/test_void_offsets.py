@@ -1,6 +1,7 @@
 """Offsets of messages that a crash or a promotion has cost: slaves and masters tell them from valid ones."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from tests.kit import virtual
@@ -33,9 +34,11 @@ async def ask(world: Pair, node: Node, offset: int) -> tuple[int, int]:
     return answer.code, field_of(answer, "nextBeginOffset")
 
 
-async def commit_as_consumer(world: Pair, node: Node, offset: int) -> None:
-    ext = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
-    command = Command(int(RequestCode.UPDATE_CONSUMER_OFFSET), ext=ext, language="GO")
+async def commit_as_consumer(
+    world: Pair, node: Node, offset: int, mark: Mapping[str, str] = {}, language: str = "GO"
+) -> None:
+    ext = {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "commitOffset": str(offset), **mark}
+    command = Command(int(RequestCode.UPDATE_CONSUMER_OFFSET), ext=ext, language=language)
     assert (await world.tool.call(node.address, command, 5)).code == 0
 
 
@@ -84,6 +87,15 @@ async def test_a_slave_ignores_a_commit_of_what_a_promotion_has_cost() -> None:
         await ask(world, slave, KEPT)
         await commit_as_consumer(world, slave, KEPT + LOST)
         assert await committed(world, slave) == KEPT + LOST
+
+
+@virtual
+async def test_a_commit_of_our_consumer_does_not_make_lost_messages_valid() -> None:
+    async with pair() as world:
+        _, slave = await after_a_promotion(world)
+        await commit_as_consumer(world, slave, KEPT + LOST, {"ofConsumer": "true"}, language="PYTHON")
+        assert await committed(world, slave) == KEPT
+        assert await ask(world, slave, KEPT + LOST) == (MOVED, KEPT)
 
 
 @virtual

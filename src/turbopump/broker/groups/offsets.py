@@ -25,7 +25,6 @@ from turbopump.broker.topics import TopicTable
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import Command
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, Refused, TopicNotFound
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
@@ -468,7 +467,7 @@ class OffsetHandler:
         self._ensure_group(group)
         if self._reused.is_active:
             # A tool may set any offset; a void one of a consumer is ignored, as if it had been committed.
-            if not _is_consumer(request.command):
+            if not _is_consumer(request):
                 self._reused.set_by_tool(group, topic, queue_id, header.commitOffset)
             elif self._reused.is_void(
                 request.connection,
@@ -508,6 +507,7 @@ class OffsetHandler:
         return 0 <= queue_id < queues and self._groups.find(group) is not None
 
 
-def _is_consumer(command: Command) -> bool:
-    """Returns whether a commit comes from a consumer, not a tool: it is one-way, or its language is Go."""
-    return command.is_oneway or command.language == "GO"
+def _is_consumer(request: Request[UpdateConsumerOffsetRequest]) -> bool:
+    """Returns whether a commit comes from a consumer, not a tool: marked, one-way, or of Go's client."""
+    command = request.command
+    return bool(request.header.ofConsumer) or command.is_oneway or command.language == "GO"

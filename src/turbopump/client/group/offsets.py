@@ -128,7 +128,9 @@ class GroupOffsets:
             await asyncio.wait([task])
 
     def _update(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetRequest:
-        return UpdateConsumerOffsetRequest(self.group, queue.topic, queue.id, offset, bname=queue.broker)
+        return UpdateConsumerOffsetRequest(
+            self.group, queue.topic, queue.id, offset, bname=queue.broker, ofConsumer=True
+        )
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> Command:
         question = request(code, header)

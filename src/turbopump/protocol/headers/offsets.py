@@ -16,7 +16,8 @@ class QueryConsumerOffsetRequest(Header):
 class UpdateConsumerOffsetRequest(Header):
     """Request 15 to a broker: commit an offset. A missing queue id or offset is refused with code 29.
 
-    So neither is required here.
+    So neither is required here. `ofConsumer` is ours: Java's consumers commit one-way and its tools do not,
+    but our consumers wait for the answer too.
     """
 
     consumerGroup: str
@@ -24,6 +25,7 @@ class UpdateConsumerOffsetRequest(Header):
     queueId: I32 | None = None
     commitOffset: I64 | None = None
     bname: str | None = None
+    ofConsumer: bool | None = None
 
 
 class SearchOffsetRequest(Header):
