@@ -105,6 +105,8 @@ class Context:
     """This broker's member of its DLedger group; None: it is in none."""
     promote: Callable[[MasterRole], None] | None = None
     """Has the process start this slave again as a master; None: it cannot do that."""
+    adopts_topics: bool = True
+    """Whether a topic that has messages, but is not in the table, is restored."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)
     """The kinds of message of all parts built so far."""
     parts: list[Part] = field(default_factory=list)

@@ -432,7 +432,8 @@ class Broker:
             context.registration.changed([topic.name for topic in changed])
 
         topics.on_change = topics_changed
-        topics.adopt(store.queues.topics)
+        if context.adopts_topics:
+            topics.adopt(store.queues.topics)
 
     def _apply(self, config: BrokerConfig, store: Store, context: Context) -> None:
         """Applies a changed configuration to the running broker: to tables, store and parts."""

@@ -95,7 +95,8 @@ class TableFiles:
         offsets.on_change = self._persisted(offsets.file_name, offsets.slices, offsets_pause_s).changed
         tables.filters.on_change = self._persisted(FILTER_FILE, tables.filters.dump).changed
         modes = tables.request_modes
-        modes.on_change = self._persisted(REQUEST_MODES_FILE, modes.dump).changed
+        self.request_modes = self._persisted(REQUEST_MODES_FILE, modes.dump)
+        modes.on_change = self.request_modes.changed
 
     def _persisted(
         self, name: str, dump: Callable[[], bytes | Iterator[bytes]], pause_s: float = PAUSE_S

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.unit.broker.desk import Desk
@@ -31,6 +32,7 @@ NAME_SERVER = f"{NAME_SERVER_IP}:9876"
 PORT = 10911
 TOPIC = "T"
 FILE_SIZE = 1 << 20
+INDEX_UNITS = 1 << 10
 
 COMMON = f"""
 brokerClusterName=C
@@ -65,6 +67,8 @@ class Node:
             self.conf = conf
         pair = self._pair
         config = load(f"{COMMON}brokerIP1={self.ip}\n{self.conf}").config
+        # Apache fixes the size of DLedger's index files at 160 MB: too much for disks in memory.
+        config = replace(config, store=replace(config.store, dledger_index_units=INDEX_UNITS))
         self.broker = Broker(
             config, pair.network.at(self.ip), pair.clock, self.disk, SimulatedWorkers(self.disk), pair.chance
         )

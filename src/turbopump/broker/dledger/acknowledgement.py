@@ -17,14 +17,13 @@ MAYBE = "it may be stored all the same"
 
 
 class CommittedLog(Protocol):
-    """Interface of the group's log: where it ends, and how far it is committed."""
+    """Interface of the group's log: where it ends, how far it is committed, which entry holds an offset."""
 
     @property
     def end(self) -> int: ...
     @property
-    def end_index(self) -> int: ...
-    @property
     def committed(self) -> int: ...
+    def index_at(self, offset: int) -> int: ...
 
 
 class AppendWaits(Protocol):
@@ -81,10 +80,9 @@ class QuorumAcknowledgement(Acknowledgement):
         elif end <= self._log.committed:
             done(self._committed)
         else:
-            # Mostly the entry that was just appended; waiting for a later one is never too short.
-            self._waits.when_committed(
-                self._log.end_index, self._timeout_ms(), lambda result: done(self._safety(result))
-            )
+            # Not simply the last entry: others may have been appended behind this one meanwhile.
+            index = self._log.index_at(end - 1)
+            self._waits.when_committed(index, self._timeout_ms(), lambda result: done(self._safety(result)))
 
     def _safety(self, result: AppendResult) -> Safety:
         if result.outcome is AppendOutcome.COMMITTED:

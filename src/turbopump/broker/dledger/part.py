@@ -10,7 +10,7 @@ from turbopump.broker.dledger.follower import FollowerBroker, LeaderTables, take
 from turbopump.broker.dledger.follower_retention import FollowerRetention
 from turbopump.broker.dledger.member import GroupMember
 from turbopump.broker.dledger.requests import RaftHandler
-from turbopump.broker.dledger.table_copies import TableCopies
+from turbopump.broker.dledger.table_copies import TableCopies, has_tables
 from turbopump.broker.dledger.table_log import TableLog
 from turbopump.broker.dledger.table_records import Table
 from turbopump.broker.dledger.topic_changes import TopicChanges
@@ -22,10 +22,13 @@ from turbopump.broker.replicas.part import ReplicaPart
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
 from turbopump.broker.replicas.slave_rules import SlaveRules
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
+from turbopump.broker.topics import TopicTable
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.replication.comparison import LogComparison
 from turbopump.replication.held_tables import HeldTables
 from turbopump.replication.metadata import MetadataPuller
 from turbopump.store.flags import Reason
+from turbopump.store.queues import ConsumeQueues
 
 TELL_BEGIN_S = 5.0  # between two looks at whether retention has deleted files of the leader's log
 
@@ -66,7 +69,12 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
         all_tables,
     )
 
+    # A topic is in the log before its messages: one that has messages only was deleted.
+    context.adopts_topics = not has_tables(store.queues, files)
+
     async def publish(name: str, contents: bytes) -> None:
+        if name == TOPICS_FILE:  # those that were created or deleted while the file was written count
+            contents = tables.topics.dump()
         if name == tables.offsets.file_name and (reached := transactions()) is not None:
             written.try_append(Table(TRANSACTION_FILE, reached))
         await written.publish(name, contents)
@@ -80,7 +88,9 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
     # Before any request is served: a topic must be in the log before its first message.
     files.on_saved = saved
     context.table_files.publish = publish
-    context.topic_listeners.append(TopicChanges(written, tables.topics))
+    deleted = set() if context.adopts_topics else _without_entry(tables.topics, store.queues)
+    changes = TopicChanges(written, tables.topics, deleted, store.queues.delete_topic)
+    context.topic_listeners.append(changes)
     written.append_all()
 
     async def tell_begin() -> None:
@@ -96,6 +106,15 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
     return ReplicaPart(
         routes={**requests.routes(), **given.routes()}, tasks=[tell_begin], close=[close], requests=requests
     )
+
+
+def _without_entry(topics: TopicTable, queues: ConsumeQueues) -> set[str]:
+    """Returns the names that have queues here but are no topics."""
+    return {
+        name
+        for name in queues.topics()
+        if topics.find(name) is None and not topics.is_system(name) and not name.startswith(LIGHT_PREFIX)
+    }
 
 
 async def _follower(context: Context, member: GroupMember) -> ReplicaPart:

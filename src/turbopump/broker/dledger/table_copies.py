@@ -31,6 +31,22 @@ class _Ignored(msgspec.Struct):
     queueOffset: int = 0  # noqa: N815
 
 
+def has_tables(queues: ConsumeQueues, files: ConfigFiles) -> bool:
+    """Returns whether the newest tables are in the log of the group: its last leader was one of ours."""
+    queue = queues.find(TABLE_TOPIC, QUEUE)
+    return queue is not None and queue.max_offset > ignored_before(files)
+
+
+def ignored_before(files: ConfigFiles) -> int:
+    """Returns the queue offset before which the tables in the log do not count any longer."""
+    data = files.load(FILE)
+    try:
+        return 0 if data is None else msgspec.json.decode(data, type=_Ignored).queueOffset
+    except msgspec.DecodeError:
+        log.warning("%s cannot be read: all tables in the log count", FILE)
+        return 0
+
+
 class TableCopies:
     """Reads the tables in the log of the group, and gives each to `take`."""
 
@@ -65,25 +81,17 @@ class TableCopies:
         """Notes, durably, that the tables in the log are older than those of the present leader. Blocks."""
         queue = self._queues.find(TABLE_TOPIC, QUEUE)
         end = 0 if queue is None else queue.max_offset
-        if end != self._ignored():
+        if end != ignored_before(self._files):
             self._files.save(FILE, msgspec.json.encode(_Ignored(end)))
 
     def _first(self, queue: ConsumeQueue) -> int:
         """Returns the queue offset of the last complete set of tables; else the first that counts."""
-        least = max(queue.min_offset, self._ignored())
+        least = max(queue.min_offset, ignored_before(self._files))
         for offset in range(queue.max_offset - 1, least - 1, -1):
             entry = queue.entry(offset)
             if entry is not None and entry[2] == FIRST_CODE:
                 return offset
         return least
-
-    def _ignored(self) -> int:
-        data = self._files.load(FILE)
-        try:
-            return 0 if data is None else msgspec.json.decode(data, type=_Ignored).queueOffset
-        except msgspec.DecodeError:
-            log.warning("%s cannot be read: all tables in the log count", FILE)
-            return 0
 
     def _take_record(self, queue: ConsumeQueue, offset: int) -> None:
         entry = queue.entry(offset)

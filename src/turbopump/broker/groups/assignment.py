@@ -11,7 +11,7 @@ last known route is used.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from turbopump.broker.groups.groups import SubscriptionGroups
@@ -149,13 +149,16 @@ class AssignmentHandler:
         topics: TopicTable,
         groups: SubscriptionGroups,
         modes: RequestModes,
+        modes_settled: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
+        """`modes_settled` returns when changed modes are on disk, and in the group if there is one."""
         self._topic_routes = routes
         self._members = members
         self._topics = topics
         self._groups = groups
         self._modes = modes
+        self._modes_settled = modes_settled
         self._clock = clock
         self._trouble = RateLimitedLog(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
 
@@ -199,7 +202,7 @@ class AssignmentHandler:
         )
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")
 
-    def set_mode(self, request: Request[None]) -> Answer:
+    async def set_mode(self, request: Request[None]) -> Answer:
         """Stores the request mode PULL of a group, for slaves; raises InvalidParameter for POP.
 
         The other refusals are Apache's.
@@ -214,4 +217,5 @@ class AssignmentHandler:
         if self._groups.find_or_create(wanted.consumerGroup) is None:
             raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
         self._modes.put(wanted)
+        await self._modes_settled()
         return Answer()

@@ -48,6 +48,7 @@ async def build(context: Context) -> Part:
             topics,
             groups,
             tables.request_modes,
+            context.table_files.request_modes.settled,
             clock,
         ),
         tables.request_modes,

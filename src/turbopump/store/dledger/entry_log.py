@@ -178,6 +178,20 @@ class EntryLog(CommitLog):
         unit = self._unit(index)
         return unit.pos + unit.size
 
+    def index_at(self, offset: int) -> int:
+        """Returns the index of the first entry, of those that are not committed, that ends behind an offset.
+
+        The last index, when the log ends before.
+        """
+        low, high = max(self._first, self.committed_index + 1), self._next - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.end_of(middle) > offset:
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
     def bytes_between(self, first: int, last: int) -> int:
         """Returns how many bytes of the data files lie from entry `first` to the end of entry `last`."""
         return self.end_of(last) - self.place_of(first)
