@@ -405,14 +405,17 @@ class SlaveConnection(asyncio.Protocol):
 
     def _send_tables(self) -> None:
         """Sends the tables that may be sent now, while the peer takes them."""
-        for name, waiting in list(self._unsent_tables.items()):
-            if self._is_paused:
-                return
-            if waiting.after <= self.next_offset:
-                self.write(waiting.table)
+        for name in list(self._unsent_tables):
+            waiting = self._unsent_tables.get(name)
+            while waiting is not None and waiting.after <= self.next_offset:
+                if self._is_paused:
+                    return
+                newest = waiting.newest
                 del self._unsent_tables[name]
-                if waiting.newest is not None:
-                    self.send_table(name, *waiting.newest)
+                self.write(waiting.table)
+                waiting = None if newest is None else _UnsentTable(*newest)
+                if waiting is not None:
+                    self._unsent_tables[name] = waiting
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -374,6 +374,9 @@ class Upkeep:
             log.start_at(0)
             self._flusher.log_was_cut(0)
             self._dispatcher.start_after_cut()
+            # As for a new store: recovery then knows that nothing of the next log was on the medium, and
+            # clears a torn first record instead of refusing to start.
+            self.take_checkpoint_now()
         return kept
 
     async def expect_fewer_queues(self, going: int) -> None:

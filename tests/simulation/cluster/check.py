@@ -281,7 +281,7 @@ class _PairCheck:
             yield from self._skipped(group)
         for moved in self._of(Moved):
             # A broker that was killed cannot know that nothing is lost: readers go back to what is committed.
-            had_reason = sum(opened.at <= moved.at for opened in self._of(Opened)) > 1
+            had_reason = sum(min(one.began_at, one.at) <= moved.at for one in self._of(Opened)) > 1
             is_forward = moved.after > moved.before
             if not self._retention.allows(moved) if is_forward else not had_reason:
                 yield Anomaly(

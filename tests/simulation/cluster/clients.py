@@ -229,11 +229,13 @@ class Sender(PairClient):
             )
             begin = self.world.clock.monotonic()
             word = "commit" if is_commit else "rollback"
-            found = await self.call_master(
-                request(RequestCode.END_TRANSACTION, header), f"{word} of {sent.name}"
-            )
-            is_acknowledged = found is not None and found[1].code == ResponseCode.SUCCESS
-            self.world.history.add(Ended(begin, self.pair, sent.name, is_commit, is_acknowledged))
+            found = None
+            try:
+                command = request(RequestCode.END_TRANSACTION, header)
+                found = await self.call_master(command, f"{word} of {sent.name}")
+            finally:  # also when this sender is cancelled: the request may be at the broker already
+                is_acknowledged = found is not None and found[1].code == ResponseCode.SUCCESS
+                self.world.history.add(Ended(begin, self.pair, sent.name, is_commit, is_acknowledged))
             code = "no answer" if found is None else f"code {found[1].code}"
             self.world.history.tell(self.world.clock.monotonic(), f"{word} of {sent.name}: {code}")
 

@@ -294,6 +294,8 @@ class Opened:
     pair: str
     offsets: dict[int, int]
     ends: dict[int, int]
+    began_at: float = float("inf")
+    """When its log was opened, if that is known: it answers readers before its start has ended."""
 
 
 Event = (

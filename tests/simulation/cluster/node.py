@@ -17,7 +17,7 @@ from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork
-from turbopump.testing.simulated_files import Survival
+from turbopump.testing.simulated_files import SimulatedFile, Survival
 
 PORT = 10911
 TOPIC = "T"
@@ -91,6 +91,8 @@ class Node:
         self.crashed_at = 0.0
         self.opened_end = 0
         """Where its log ended when it was opened: after that, delayed messages may be delivered at once."""
+        self.opened_at = 0.0
+        """When its log was opened: it answers requests before its start has ended."""
         self.on_open: Callable[[Node, Store], None] | None = None
         """Called with the store when it was opened."""
         self._world = world
@@ -137,6 +139,7 @@ class Node:
     def _opened(self, context: Context) -> None:
         self.tables = context.tables
         self.opened_end = context.store.log.end
+        self.opened_at = self.clock.monotonic()
         if self.on_open is not None:
             self.on_open(self, context.store)
 
@@ -194,10 +197,14 @@ class Node:
         """Returns the record at an offset as the files have it."""
         at = offset % self.file_size
         file = self.disk._names.nodes.get(_path(offset - at))
-        if file is None:
+        if file is None or self._is_unfinished(file):
             return None
         size = measure(file.pages, at, self.file_size, True)
         return None if size <= 0 else bytes(file.pages[at : at + size])
+
+    def _is_unfinished(self, file: SimulatedFile) -> bool:
+        """Whether a crash took the length of a file made ahead: it has no record, and a start removes it."""
+        return len(file.pages) < self.file_size
 
     def modified_ms(self, start: int) -> int:
         """Returns when the file of the log that begins at `start` was written last."""
@@ -210,7 +217,7 @@ class Node:
         offset, file_size = self.first_offset, self.file_size
         while (file := self.disk._names.nodes.get(_path(offset - offset % file_size))) is not None:
             at = offset % file_size
-            if until is not None and offset >= until:
+            if self._is_unfinished(file) or (until is not None and offset >= until):
                 return
             size = measure(file.pages, at, file_size, True)
             if size < 0:

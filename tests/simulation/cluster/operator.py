@@ -70,8 +70,7 @@ class PairOperator:
         """Ends a node without warning, if it runs."""
         if node.is_up:
             self.tell(f"{node.name} dies: {survival.value}")
-            # The end of a slave's log may be in the middle of a record, which is cut.
-            end = node.store.log.end if node.is_master else node.store.replica.dispatched
+            end = node.store.log.end if node.is_master else _records_end(node)
             self._known_ends[node.name] = self._complete_ends[node.name] = end
             node.crashed_at = self.now
             self._scene.history.add(Died(self.now, self.pair, node.name))
@@ -96,7 +95,7 @@ class PairOperator:
         end = node.opened_end
         self.tell(f"{node.name} runs as {node.role} {node.broker_id}, its log ends at {end}")
         if node.is_master:
-            self._scene.history.add(Opened(self.now, self.pair, node.committed(), node.queue_ends()))
+            self._scene.history.add(self._opened(node))
         known = self._known_ends.pop(node.name, 0)
         if end >= known:
             return
@@ -144,10 +143,11 @@ class PairOperator:
             text = f"{chosen.name} was promoted with a log of {end} bytes; it must have {complete}"
             self._scene.history.add(Broken(self.now, "lost write", text))
         common = self._common_end(chosen, old)
-        self._cut(self.now, common, end)
+        # Not now: what the new master has acknowledged since its log was opened is part of that log.
+        self._cut(chosen.opened_at, common, end)
         for node in self.nodes:
             if node is not chosen:
-                self._lost(node, Lost.LEFT, common)
+                self._lost(node, Lost.LEFT, common, chosen.opened_at)
 
     async def status(self, node: Node) -> ReplicaStatus | None:
         """Asks a node about its copy; None: it does not answer."""
@@ -187,13 +187,16 @@ class PairOperator:
         """Removes from a slave's log what its master does not have, as `turbopump replica resync` does."""
         await slave.stop()
         common, gone = self._difference(slave)
+        # Of a log that begins there or later nothing stays: `common` may be the end of a master that began
+        # with an empty disk, below all that retention has left of this log.
+        left = common if common > slave.first_offset else 0
         self.tell(f"{slave.name} is cut at {common}: {len(gone)} messages are set aside")
         await set_aside(slave.config.store, common, slave.disk, slave.clock, SimulatedWorkers(slave.disk))
         kept = slave.aside()
         if lost := [name for name in gone if name.encode() not in kept]:
             text = f"{slave.name} was cut at {common}, and {lost[:3]} are not set aside"
             self._scene.history.add(Broken(self.now, "lost write", text))
-        self._lost(slave, Lost.LEFT, common)
+        self._lost(slave, Lost.LEFT, left)
         self._complete_ends[slave.name] = common
         if self._scene.chance.random() < 0.4:  # the power fails before anything else is written
             slave.disk = slave.disk.crash(self._scene.chance.choice([Survival.LOST, Survival.RANDOM]))
@@ -217,6 +220,9 @@ class PairOperator:
         return common, gone
 
     # notes
+
+    def _opened(self, node: Node) -> Opened:
+        return Opened(self.now, self.pair, node.committed(), node.queue_ends(), node.opened_at)
 
     @property
     def events(self) -> list[Event]:
@@ -247,8 +253,8 @@ class PairOperator:
             end = one.physical_offset + one.size
         return min(end, chosen.opened_end)
 
-    def _lost(self, node: Node, why: Lost, end: int) -> None:
-        self._scene.history.add(Loss(self.now, self.pair, node.name, why, end))
+    def _lost(self, node: Node, why: Lost, end: int, at: float | None = None) -> None:
+        self._scene.history.add(Loss(self.now if at is None else at, self.pair, node.name, why, end))
 
 
 def _may_be_promoted(status: ReplicaStatus, force: bool) -> bool:
@@ -256,6 +262,17 @@ def _may_be_promoted(status: ReplicaStatus, force: bool) -> bool:
     if status.state == STOPPED or status.missing.startswith(NO_COPY):
         return False
     return (force and status.end > 0) or not status.missing
+
+
+def _records_end(slave: Node) -> int:
+    """Returns where the last whole record of a slave ends.
+
+    Behind it there may be the beginning of a record, or the blank that ends a file: recovery removes both
+    when no file follows, and the master sends them again. Neither is a message.
+    """
+    replica = slave.store.replica
+    data = replica.record(replica.last_record) if replica.last_record >= 0 else None
+    return replica.dispatched if data is None else replica.last_record + len(data)
 
 
 async def settled(operators: list[PairOperator], within_s: float) -> bool:

@@ -315,6 +315,26 @@ async def test_a_table_of_progress_comes_behind_the_part_of_the_log_that_it_coun
 
 
 @virtual
+async def test_tables_that_waited_for_the_same_part_of_the_log_come_once_each() -> None:
+    end = 8 << 20
+    tables = (("delays", b"delays", end), ("transactions", b"transactions", end))
+    bench = MasterBench(PlayedLog(end, file_size=1 << 30), tables=tables)
+    await bench.start()
+    slave = await bench.slave(takes_tables=True)
+    slave.greet(0)
+    slave.transport.pause_reading()
+    await turns()
+    bench.master.push_table("delays", b"newer delays", end)
+    slave.transport.resume_reading()
+    await asyncio.sleep(5)
+    assert sorted(contents for _, contents, _ in slave.tables) == [
+        b"delays",
+        b"newer delays",
+        b"transactions",
+    ]
+
+
+@virtual
 async def test_a_busy_log_does_not_starve_a_table_of_progress() -> None:
     """A slave that is always a little behind still gets an older table when it has reached its part."""
     bench = MasterBench(PlayedLog(4 << 20, file_size=1 << 30))

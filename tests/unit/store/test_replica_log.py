@@ -356,6 +356,23 @@ def test_a_log_that_is_set_aside_is_kept_and_another_begins() -> None:
     check_after_gap(again)
 
 
+def test_a_torn_first_record_after_the_log_was_set_aside_does_not_make_the_store_unusable() -> None:
+    """A power failure before the first sync of the new log: nothing of it was on the medium yet."""
+    disk = new_disk()
+    slave, old, new = slave_on(disk), written(), written(count=90)
+    copy(old, slave)
+    asyncio.run(slave.upkeep.set_log_aside())
+    new.commit_log.mark_synced(new.log.end)
+    new.commit_log.delete_first()
+    copy(new, slave)
+    begin = slave.replica.min_offset
+    slave.commit_log.files.mapped(begin).buffer[99] ^= 0xFF  # in the body: the checksum tells
+    again = slave_on(disk.crash(Survival.KEPT))
+    assert (again.replica.min_offset, again.replica.end) == (begin, begin)
+    copy(new, again)
+    assert bytes_of(again) == bytes_of(new)
+
+
 def check_after_gap(store: Store) -> None:
     """Every record of the log is in its queue, at its own offset."""
     for record in records(store):
