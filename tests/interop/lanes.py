@@ -16,6 +16,7 @@ MINUTES: dict[str, float] = {
     "bodies": 2.2,
     "broadcast_offsets": 1.2,
     "client_settings": 0.3,
+    "dledger_brokers": 3.0,
     "extensions": 1.8,
     "filters": 5.4,
     "first_messages": 1.8,

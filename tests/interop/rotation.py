@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from math import ceil
 
 # The pairs that users have, one scenario of each at least: Java 4.5 to 5.5, Go and our client at our broker,
-# our client at Apache's 4.9.7 and 5.5.0, every mqadmin of Apache's, a store that goes to ours and back.
+# our client at Apache's 4.9.7 and 5.5.0, every mqadmin of Apache's, a store that goes to ours and back, a
+# DLedger group of both kinds.
 CORE = (
     "harness::*",
     "printed::*",
@@ -27,6 +28,7 @@ CORE = (
     "mqadmin::test_mqadmin_prints_of_our_servers_what_it_prints_of_apaches*",
     "mqadmin::test_every_*",
     "store_round_trip::*?5.5.0-kill -9?",
+    "dledger_brokers::test_in_a_mixed_group*?two of ours?",
 )
 # Modules whose cases have nothing in common but servers that other modules start too.
 BY_CASE = {

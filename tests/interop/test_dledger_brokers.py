@@ -1,4 +1,4 @@
-"""Three brokers of ours in a DLedger group, and clients of Java and ours while its leader is killed."""
+"""Whole brokers in a DLedger group: three of ours, and groups of Apache 4.9.7's and ours together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from turbopump.protocol.names import TABLE_TOPIC
+
 from . import clients, peers, topics, workers
-from .dledger_group import DLedgerBrokers
+from .dledger_group import APACHE, DLedgerBrokers, compared
 from .workers import Crew
 
 TOPIC, QUEUES = "orders", 4
 SENT_WITHIN_S = 60.0
 OURS = (peers.OURS,) * 3
+APACHE_TROUBLE = ("dispatch message failed", "[BUG]", "Got unexpected error")
 
 
 class Traffic:
@@ -91,6 +96,26 @@ def stored(group: DLedgerBrokers, number: int) -> set[tuple[int, int]]:
     return {(one.queue_id, one.queue_offset) for one in group.records(number, TOPIC, QUEUES)}
 
 
+def expect_equal_logs(group: DLedgerBrokers) -> None:
+    """Stops all members; their logs have equal entries as far as the shortest goes."""
+    for number, broker in enumerate(group.brokers):
+        if broker.servers:
+            group.stop(number)
+    logs = [[compared(entry) for entry in group.entries(number)] for number in range(len(group.brokers))]
+    common = min(map(len, logs))
+    assert common > 0
+    assert all(log[:common] == logs[0][:common] for log in logs)
+
+
+def expect_no_trouble_at_apaches(group: DLedgerBrokers) -> None:
+    """No broker of Apache's, even one that ours has replaced, logged that it could not take a message in."""
+    logs = [broker.place.home / "broker-logback.log" for broker in group.brokers]
+    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
+    assert lines, "Apache's brokers have no log"
+    bad = [line for line in lines if any(word in line for word in APACHE_TROUBLE)]
+    assert not bad, bad[:5]
+
+
 def lose_leaders(group: DLedgerBrokers, traffic: Traffic, times: int) -> list[str]:
     """Kills the leader so often, and starts it again; returns the kinds that led afterwards."""
     kinds = []
@@ -109,3 +134,63 @@ def test_clients_go_on_when_the_leader_of_our_group_is_killed(tmp_path: Path) ->
         lose_leaders(group, traffic, 1)
         traffic.end()
         expect_all_stored(group, traffic)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("namesrv", [peers.OURS, APACHE])
+def test_all_clients_go_on_through_three_deaths_of_leaders(tmp_path: Path, namesrv: str) -> None:
+    names = ("java-4.9.8", clients.GO, clients.PYTHON)
+    with DLedgerBrokers(tmp_path, OURS, namesrv) as group, Traffic(group, names) as traffic:
+        lose_leaders(group, traffic, 3)
+        traffic.end()
+        expect_all_stored(group, traffic)
+        expect_equal_logs(group)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(APACHE, APACHE, peers.OURS), (APACHE, peers.OURS, peers.OURS)],
+    ids=["two of Apache's", "two of ours"],
+)
+def test_in_a_mixed_group_each_kind_follows_and_leads_the_other(
+    tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    with DLedgerBrokers(tmp_path, kinds) as group, Traffic(group, ("java-4.9.8",)) as traffic:
+        for kind in (peers.OURS, APACHE, peers.OURS):
+            group.lead_with(kind)
+            traffic.expect_sends()
+        if kinds.count(APACHE) > 1:  # they have records of our tables behind them, and lead again
+            group.lead_with(APACHE)
+            traffic.expect_sends()
+        traffic.end()
+        expect_all_stored(group, traffic)
+        expect_no_trouble_at_apaches(group)
+        expect_equal_logs(group)
+        assert any(TABLE_TOPIC.encode() in entry.body for entry in group.entries(0))
+
+
+def test_a_group_moves_from_apaches_brokers_to_ours_while_a_producer_runs(tmp_path: Path) -> None:
+    with DLedgerBrokers(tmp_path, (APACHE,) * 3) as group, Traffic(group, ("java-4.9.8",)) as traffic:
+        for number in range(3):
+            traffic.expect_sends()
+            group.stop(number)
+            traffic.expect_sends()
+            group.start_as(number, peers.OURS)
+        traffic.expect_sends()
+        traffic.end()
+        expect_all_stored(group, traffic)
+        expect_no_trouble_at_apaches(group)
+        expect_equal_logs(group)
+
+
+def test_a_member_that_lost_its_disk_gets_everything_again(tmp_path: Path) -> None:
+    with DLedgerBrokers(tmp_path, OURS) as group, Traffic(group, (clients.PYTHON,)) as traffic:
+        traffic.expect_sends()
+        lost = next(number for number in range(3) if number != group.leader())
+        group.kill(lost)
+        traffic.expect_sends()
+        group.lose_disk(lost)
+        group.start(lost)
+        traffic.end()
+        expect_all_stored(group, traffic)
+        expect_equal_logs(group)
