@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from typing import Any
 
 from tests.simulation.cluster import retention
@@ -34,6 +35,7 @@ class DLedgerWorld(GroupFaults):
         super().__init__(seed)
         chance = random.Random(f"features of {seed}")
         self._is_over = False
+        self._kept: list[asyncio.Task[Any]] = []
         self.has_timers, self.has_ledger = chance.random() < 0.3, chance.random() < 0.2
 
     async def run(self) -> list[Anomaly]:
@@ -43,7 +45,9 @@ class DLedgerWorld(GroupFaults):
             return await self._run()
 
     async def _run(self) -> list[Anomaly]:
-        asyncio.get_running_loop().set_exception_handler(self._note)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._note)
+        loop.set_task_factory(self._new_task)
         precision = f"timerPrecisionMs={100 if self.has_ledger else 1000}\n"
         self.make(f"timerWheelEnable={str(self.has_timers).lower()}\n{precision}")
         await self.name_server.start()
@@ -168,6 +172,18 @@ class DLedgerWorld(GroupFaults):
         for node in self.nodes:
             await node.stop()
         await self.name_server.stop()
+        left = [task for task in self._kept if not task.done() and task is not asyncio.current_task()]
+        for task in left:  # of killed processes, in the order in which they were begun
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _new_task(
+        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        """Keeps each task: one of a killed process must not end when memory happens to be collected."""
+        task = asyncio.Task(work, loop=loop, **options)
+        self._kept.append(task)
+        return task
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # A process that is killed leaves tasks behind.
