@@ -19,6 +19,7 @@ WORLDS = {
     "timers": "tests.simulation.timers",
     "cluster": "tests.simulation.cluster",
     "raft": "tests.simulation.raft",
+    "dledger": "tests.simulation.dledger",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from unittest import mock
 
 import pytest
-from tests.simulation import cluster, delays, ledger, timers, transactions
+from tests.simulation import cluster, delays, dledger, ledger, timers, transactions
 
 from turbopump.broker.delay import levels, timer_recovery
 from turbopump.broker.delay import timers as broker_timers
@@ -38,7 +38,7 @@ def _events(run: Callable[[int], object], seed: int) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("world", [ledger, cluster])
+@pytest.mark.parametrize("world", [ledger, cluster, dledger])
 def test_a_seed_is_the_same_run_again(world: object) -> None:
     run: Callable[[int], object] = world.run  # type: ignore[attr-defined]
     first = _events(run, SEED)
@@ -47,7 +47,9 @@ def test_a_seed_is_the_same_run_again(world: object) -> None:
     assert _events(run, SEED) == first
 
 
-@pytest.mark.parametrize("run", [delays.run, timers.run, transactions.run, ledger.run, cluster.run])
+@pytest.mark.parametrize(
+    "run", [delays.run, timers.run, transactions.run, ledger.run, cluster.run, dledger.run]
+)
 def test_a_world_leaves_the_constants_as_they_were(run: Callable[[int], object]) -> None:
     modules = (levels, broker_timers, timer_recovery, checks, recovery, timer_wheel, retention)
 

@@ -415,6 +415,8 @@ class Broker:
         recovered_end = tables.offsets.recover(store.queues, lost_from, self._clock.now_ms())
         if lost_from is not None:  # before anything is appended where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
+        elif tables.offsets.is_dirty:  # changed before anybody listened: later commits would not be written
+            tables.offsets.on_change()
         if is_promotion:
             role.promoted(store.log.end, is_elected=ground.member is not None)
         return recovered_end

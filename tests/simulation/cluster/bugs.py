@@ -63,12 +63,12 @@ class Bug:
         return islice(every, self.within)
 
 
-def hunt(bug: Bug) -> int | None:
+def hunt(bug: Bug, world: Callable[[int], Any] = ClusterWorld) -> int | None:
     """Returns how many worlds it took to find the bug; None: it was not found."""
     with bug.plant():
         for tried, seed in enumerate(bug.seeds(), 1):
             with contextlib.suppress(Exception):  # what a broken broker raises is no verdict of the checker
-                found = run_virtual(ClusterWorld(seed).run())
+                found = run_virtual(world(seed).run())
                 if any(one.name in bug.shows_as for one in found):
                     return tried
     return None
@@ -357,10 +357,10 @@ BUGS = (
 """All planted bugs."""
 
 
-def main(name: str) -> int:
+def main(name: str, bugs: tuple[Bug, ...] = BUGS, world: Callable[[int], Any] = ClusterWorld) -> int:
     """Plants the bug of this name and prints how many worlds it took to find; returns the exit status."""
-    [bug] = [bug for bug in BUGS if bug.name == name]
-    found = hunt(bug)
+    [bug] = [bug for bug in bugs if bug.name == name]
+    found = hunt(bug, world)
     print(
         f"{bug.name}: " + (f"{bug.within} worlds have not shown it" if found is None else f"{found} worlds")
     )

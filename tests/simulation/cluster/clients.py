@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tests.simulation.cluster.history import (
     CONSUMERS,
+    Broken,
     Committed,
     Ended,
     Found,
@@ -186,11 +187,14 @@ class Sender(PairClient):
         """Notes a receipt, and which disks have the record that it names."""
         fields, now = answer.ext or {}, self.world.clock.monotonic()
         offset = parse_offset_id(fields["msgId"])[2]
-        stored = node.bytes_at(offset)
-        if stored is None or name.encode() not in stored:
-            return None  # the broker died between its answer and now
         nodes = self.world.nodes_of(self.pair)
         replicas, durability = int(fields["replicas"]), fields["durability"]
+        stored = _copy_of(name, offset, nodes if durability == "quorum" else [node])
+        if stored is None and durability == "quorum":
+            text = f"{node.name} acknowledged {name} at {offset}, and nobody has it at {now:.3f}"
+            self.world.history.add(Broken(now, "receipt", text))
+        if stored is None:
+            return None  # the broker died between its answer and now
         sent = Sent(
             begin=begin,
             at=now,
@@ -281,6 +285,12 @@ class Reader(PairClient):
             now = self.world.clock.monotonic()
             self.world.history.add(Committed(now, self.pair, queue_id, offset))
             self.world.history.tell(now, f"{found[0].name} has offset {offset} of queue {queue_id}")
+
+
+def _copy_of(name: str, offset: int, nodes: list[Node]) -> bytes | None:
+    """Returns the record of a message as the files of one of these nodes have it."""
+    copies = (node.bytes_at(offset) for node in nodes)
+    return next((copy for copy in copies if copy is not None and name.encode() in copy), None)
 
 
 def pull_of(group: str, queue_id: int, position: int) -> Command:

@@ -269,6 +269,15 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
+class Muted:
+    """Time in which clients and brokers of a pair may not hear each other: requests stay without answer."""
+
+    begin: float
+    until: float
+    pair: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Time in which requests to a pair, and copies to its slaves, may be delayed or lost."""
 
@@ -316,6 +325,7 @@ Event = (
     | Loss
     | Cut
     | Unanswered
+    | Muted
     | Fault
     | Broken
     | Opened
@@ -377,3 +387,5 @@ class PairEnd:
     """Sum of all jumps of the clocks of its brokers."""
     log_begin: int = 0
     """Where the log begins: what was before it was deleted by retention."""
+    is_group: bool = False
+    """Whether a majority of a DLedger group commits: then nothing that was acknowledged is ever lost."""

@@ -21,7 +21,7 @@ from turbopump.testing.simulated_files import SimulatedFile, Survival
 
 PORT = 10911
 TOPIC = "T"
-LOG_PREFIX, ASIDE_DIR = "/store/commitlog/", "/store/set-aside"
+ASIDE_DIR = "/store/set-aside"
 
 running: ContextVar[str] = ContextVar("running", default="world")
 """Name of the node that a task belongs to: a killed process takes its tasks along."""
@@ -72,6 +72,8 @@ class Machines(Protocol):
 
 class Node:
     """One broker; it can be stopped, killed, crash with its machine, lose its disk, and start again."""
+
+    log_prefix = "/store/commitlog/"
 
     def __init__(self, world: Machines, pair: str, name: str, ip: str, common: str) -> None:
         self.pair = pair
@@ -184,19 +186,19 @@ class Node:
     @property
     def first_offset(self) -> int:
         """Where the log begins, by the names of its files; 0 without a file."""
-        paths = (path for path in self.disk._names.nodes if path.startswith(LOG_PREFIX))
-        return min((int(path.removeprefix(LOG_PREFIX)) for path in paths), default=0)
+        paths = (path for path in self.disk._names.nodes if path.startswith(self.log_prefix))
+        return min((int(path.removeprefix(self.log_prefix)) for path in paths), default=0)
 
     def holds(self, offset: int, record: bytes) -> bool:
         """Whether the files of the log have these bytes."""
         at = offset % self.file_size
-        file = self.disk._names.nodes.get(_path(offset - at))
+        file = self.disk._names.nodes.get(self._path(offset - at))
         return file is not None and file.pages[at : at + len(record)] == record
 
     def bytes_at(self, offset: int) -> bytes | None:
         """Returns the record at an offset as the files have it."""
         at = offset % self.file_size
-        file = self.disk._names.nodes.get(_path(offset - at))
+        file = self.disk._names.nodes.get(self._path(offset - at))
         if file is None or self._is_unfinished(file):
             return None
         size = measure(file.pages, at, self.file_size, True)
@@ -208,14 +210,14 @@ class Node:
 
     def modified_ms(self, start: int) -> int:
         """Returns when the file of the log that begins at `start` was written last."""
-        file = self.disk._names.nodes[_path(start)]
+        file = self.disk._names.nodes[self._path(start)]
         file.note_change()
         return file.modified_ms
 
     def log(self, until: int | None = None) -> Iterator[tuple[Record, bytes]]:
         """Yields the records of the log with their bytes, as the files have them; those before `until`."""
         offset, file_size = self.first_offset, self.file_size
-        while (file := self.disk._names.nodes.get(_path(offset - offset % file_size))) is not None:
+        while (file := self.disk._names.nodes.get(self._path(offset - offset % file_size))) is not None:
             at = offset % file_size
             if self._is_unfinished(file) or (until is not None and offset >= until):
                 return
@@ -236,6 +238,5 @@ class Node:
         files = self.disk._names.nodes.items()
         return b"".join(bytes(file.pages) for path, file in files if path.startswith(ASIDE_DIR))
 
-
-def _path(start: int) -> str:
-    return f"{LOG_PREFIX}{start:020d}"
+    def _path(self, start: int) -> str:
+        return f"{self.log_prefix}{start:020d}"

@@ -449,7 +449,7 @@ class ClusterWorld:
             log=tuple(retention.stored(one) for one in records),
             log_begin=begin,
             log_end=master.store.log.end,
-            readable={queue_id: _readable(master, queue_id) for queue_id in queues},
+            readable={queue_id: readable(master, queue_id) for queue_id in queues},
             offsets=master.committed(),
             topics=master.topics(),
             slaves=tuple(slaves),
@@ -511,7 +511,7 @@ class _FaultTime:
         self._world.history.add(Fault(self._begin, until, self._operator.pair))
 
 
-def _readable(master: Node, queue_id: int) -> tuple[str, ...]:
+def readable(master: Node, queue_id: int) -> tuple[str, ...]:
     """Returns the names of the messages that a queue of the topic shows."""
     names: list[str] = []
     queue = master.store.queues.find(TOPIC, queue_id)
