@@ -35,7 +35,7 @@ help:  ## this list
 run: $(VENV)/.shown  ## name server and broker in one process, data under ./data, and a pipeline on Spark beside them
 	@exec $(VENV)/bin/turbopump up --data ./data --demo $(ARGS)
 
-cluster: $(VENV)/.run  ## two masters, two slaves, two name servers below ./data-cluster; kills a master, shows what happens
+cluster: $(VENV)/.run  ## two masters, two slaves below ./data-cluster; kills a master, shows what happens; ARGS=dledger: a group of three
 	@exec $(PY) scripts/cluster.py --data ./data-cluster $(ARGS)
 
 venv: $(VENV)/.dev  ## the development environment

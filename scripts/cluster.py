@@ -1,7 +1,9 @@
 """Starts a cluster of processes, kills one of its masters, and prints what clients notice: `make cluster`.
 
-Two name servers, two masters and a slave of each, configured as in conf/2m-2s-sync, with everything they
-write below one directory. After the demonstration the cluster runs until Ctrl-C; with --once it is stopped.
+`pairs`: two name servers, two masters and a slave of each, configured as in conf/2m-2s-sync. `dledger`: two
+name servers and a group of three brokers that elect their leader, configured as in conf/dledger. Everything
+they write is below one directory. After the demonstration the cluster runs until Ctrl-C; with --once it is
+stopped.
 """
 
 import argparse
@@ -16,13 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turbopump import Admin, Message, Producer, PullConsumer
-from turbopump.errors import SendFailed
+from turbopump.errors import Refused, SendFailed
 from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.runtime.ports import reserved_port
 
 ROOT = Path(__file__).parents[1]
-CONF = ROOT / "conf" / "2m-2s-sync"
+PAIRS_CONF = ROOT / "conf" / "2m-2s-sync"
+GROUP_CONF = ROOT / "conf" / "dledger"
 HOST = "127.0.0.1"
 TOPIC = "ClusterTopic"
 QUEUES = 4
@@ -68,8 +71,12 @@ class Node:
                 return
         raise SystemExit(f"{self.name} did not start:\n{''.join(printed)}")
 
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def stop(self, number: int = signal.SIGTERM) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self.is_running:
             self.process.send_signal(number)
             self.process.wait(READY_S)
 
@@ -80,22 +87,24 @@ def _drain(lines: Iterator[str]) -> None:
 
 
 class Cluster:
-    """All servers, in the order in which they start."""
+    """Two name servers and brokers, in the order in which they start."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._ports = contextlib.ExitStack()
         self.name_servers = [
             Node(directory, f"namesrv-{number}", "namesrv", "", self._port()) for number in (1, 2)
         ]
         self.name_server_addresses = ";".join(node.address for node in self.name_servers)
-        self.brokers = {name: self._broker(directory, name) for name in BROKERS}
+        self.brokers: dict[str, Node] = {}
 
-    def _broker(self, directory: Path, name: str) -> Node:
-        conf = (CONF / f"{name}.properties").read_text() + (
+    def _add_broker(self, name: str, conf: str) -> None:
+        conf += (
             f"brokerIP1={HOST}\nnamesrvAddr={self.name_server_addresses}\nslaveReadEnable=true\n"
-            f"storePathRootDir={directory / name / 'store'}\nmappedFileSizeCommitLog={64 << 20}\n"
+            f"storePathRootDir={self._directory / name / 'store'}\nmappedFileSizeCommitLog={64 << 20}\n"
         )
-        return Node(directory, name, "broker", conf, self._port(FAST_PORT_STEP, HA_PORT_STEP))
+        port = self._port(FAST_PORT_STEP, HA_PORT_STEP)
+        self.brokers[name] = Node(self._directory, name, "broker", conf, port)
 
     def _port(self, *steps: int) -> int:
         """Returns a port that stays reserved, so that a killed broker finds it free when it comes back."""
@@ -115,7 +124,33 @@ class Cluster:
         self._ports.close()
 
 
-BROKERS = ("broker-a", "broker-b", "broker-a-s", "broker-b-s")
+class Pairs(Cluster):
+    """Two masters and a slave of each."""
+
+    words = "two masters and two slaves"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        for name in ("broker-a", "broker-b", "broker-a-s", "broker-b-s"):
+            self._add_broker(name, (PAIRS_CONF / f"{name}.properties").read_text())
+
+
+class Group(Cluster):
+    """Three members of a DLedger group."""
+
+    words = "three members of a DLedger group"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        peers = ";".join(f"{member}-{HOST}:{self._port()}" for member in MEMBERS)
+        own_keys = ("listenPort", "storePathRootDir", "dLegerPeers")
+        for member in MEMBERS:
+            lines = (GROUP_CONF / f"broker-{member}.conf").read_text().splitlines()
+            kept = [line for line in lines if not line.startswith(own_keys)]
+            self._add_broker(member, "\n".join([*kept, f"dLegerPeers={peers}", ""]))
+
+
+MEMBERS = ("n0", "n1", "n2")
 
 
 class Story:
@@ -144,7 +179,8 @@ class Story:
                 failed += 1
                 continue
             self.acknowledged.add(text)
-            receipts[f"{sent.queue.broker}: {sent.status.name}, replicas={sent.replicas}"] += 1
+            copies = f"replicas={sent.replicas}" if sent.term is None else f"quorum in term {sent.term}"
+            receipts[f"{sent.queue.broker}: {sent.status.name}, {copies}"] += 1
         shown = "; ".join(f"{number} x {words}" for words, number in sorted(receipts.items()))
         return shown + (f"; {failed} failed" if failed else "")
 
@@ -158,7 +194,7 @@ class Story:
         return time.monotonic() - began
 
 
-def demonstrate(cluster: Cluster, story: Story) -> None:
+def show_a_masters_death(cluster: Cluster, story: Story) -> None:
     name_servers = cluster.name_server_addresses
     masters = [cluster.brokers[name] for name in ("broker-a", "broker-b")]
     producer = Producer("cluster-demo", name_servers=name_servers, poll_name_server_interval=ROUTES_S)
@@ -193,6 +229,60 @@ def demonstrate(cluster: Cluster, story: Story) -> None:
         )
         story.tell(f"sends go to broker-a again, {took:.1f} s later")
     read_all(cluster, story, killed)
+    count(story)
+
+
+def show_an_election(cluster: Cluster, story: Story) -> None:
+    name_servers = cluster.name_server_addresses
+    members = cluster.brokers
+    producer = Producer("cluster-demo", name_servers=name_servers, poll_name_server_interval=ROUTES_S)
+    with Admin(name_servers) as admin, producer:
+
+        def leader() -> str | None:
+            """Returns the member that leads by the word of all that run, and serves as master."""
+            found = {
+                admin.brokers.raft_status(node.address).leader for node in members.values() if node.is_running
+            }
+            return found.pop() if len(found) == 1 and "" not in found else None
+
+        def reached(name: str) -> int:
+            return admin.brokers.raft_status(members[name].address).committedIndex
+
+        took = story.until(lambda: leader() is not None, "a leader is elected")
+        first = leader()
+        assert first is not None
+        story.tell(f"{first} leads ({took:.1f} s after the start)")
+        config = TopicConfig(topicName=TOPIC, readQueueNums=QUEUES, writeQueueNums=QUEUES)
+        story.until(lambda: _is_made(admin, members[first].address, config), "the topic is made")
+        story.tell(f"sent: {story.send(producer, MESSAGES)}")
+        killed = time.monotonic()
+        members[first].stop(signal.SIGKILL)
+        story.tell(f"killed the leader {first} with SIGKILL")
+        took = story.until(lambda: "SEND_OK" in story.send(producer, 1), "a send is acknowledged")
+        story.until(lambda: leader() not in (None, first), "the others know their leader")
+        second = leader()
+        assert second is not None
+        story.tell(f"{second} leads: the first send was acknowledged {took:.1f} s after the kill")
+        story.tell(f"sent: {story.send(producer, MESSAGES)}")
+        members[first].start()
+        members[first].wait_ready()
+        took = story.until(
+            lambda: leader() == second and reached(first) >= reached(second), f"{first} follows"
+        )
+        story.tell(f"started {first} again: it follows {second} and has all entries, {took:.1f} s later")
+    read_all(cluster, story, killed)
+    count(story)
+
+
+def _is_made(admin: Admin, address: str, config: TopicConfig) -> bool:
+    try:
+        admin.topics.create(address, config)
+    except Refused:  # the member that was elected does not serve as master yet
+        return False
+    return True
+
+
+def count(story: Story) -> None:
     missing = len(story.acknowledged - story.read.keys())
     story.tell(f"{len(story.acknowledged)} messages were acknowledged, {missing} of them are missing")
     if missing:
@@ -213,18 +303,23 @@ def read_all(cluster: Cluster, story: Story, since: float) -> float:
     return first_read
 
 
+KINDS = {"pairs": (Pairs, show_a_masters_death), "dledger": (Group, show_an_election)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", nargs="?", choices=KINDS, default="pairs", help="what to start (pairs)")
     parser.add_argument("--data", default="data-cluster", metavar="DIR", help="directory of all data")
     parser.add_argument("--once", action="store_true", help="stop the cluster after the demonstration")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    cluster = Cluster(Path(options.data).absolute())
+    kind, demonstrate = KINDS[options.kind]
+    cluster = kind(Path(options.data).absolute())
     story = Story(cluster)
     try:
         cluster.start()
-        story.tell(f"two name servers ({cluster.name_server_addresses}), two masters and two slaves serve")
+        story.tell(f"two name servers ({cluster.name_server_addresses}) and {kind.words} serve")
         demonstrate(cluster, story)
         if not options.once:
             print(f"\nThe cluster runs. export NAMESRV_ADDR='{cluster.name_server_addresses}'")
