@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from turbopump.broker.admin.part import AdminPart
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.delay.part import DelayPart
+from turbopump.broker.dledger.requests import RaftHandler
 from turbopump.broker.metrics.collectors import (
     BrokerFigures,
     Collector,
@@ -18,6 +19,7 @@ from turbopump.broker.metrics.collectors import (
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
+from turbopump.broker.metrics.raft import RaftFigures
 from turbopump.broker.metrics.replicas import ReplicaFigures
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas.part import ReplicaPart
@@ -58,6 +60,9 @@ async def build(context: Context) -> MetricsPart:
         TimerFigures(context.part(DelayPart).timers),
         created,
     ]
+    replicas = context.part(ReplicaPart).requests
+    if isinstance(replicas, RaftHandler):
+        collectors.append(RaftFigures(replicas.raft_status))
     exporter = Exporter(context.config, collectors, context.network)
 
     async def start() -> None:
