@@ -412,7 +412,11 @@ class Broker:
         )
         if self.config.filters.bit_maps:
             store.queues.files.bit_map = tables.filters.bit_map
-        recovered_end = tables.offsets.recover(store.queues, lost_from, self._clock.now_ms())
+        # A member that was just started does not know yet what is committed, and dispatches only that.
+        are_complete = ground.member is None or not is_slave
+        recovered_end = tables.offsets.recover(
+            store.queues, lost_from, self._clock.now_ms(), are_complete=are_complete
+        )
         if lost_from is not None:  # before anything is appended where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
         elif tables.offsets.is_dirty:  # changed before anybody listened: later commits would not be written

@@ -210,14 +210,19 @@ class CommittedOffsets:
         if gone:
             self._changed()
 
-    def recover(self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int) -> int | None:
+    def recover(
+        self, queues: ConsumeQueues, recovered_end: int | None, now_ms: int, *, are_complete: bool = True
+    ) -> int | None:
         """Lowers offsets to their queue's end; returns the log's lowest end after recent crashes, or None.
+
+        `are_complete` False: messages that are not lost may be missing in the queues, and offsets stay.
 
         After a crash, consumers that were beyond the end of the recovered log have to go back.
         `recovered_end` is the end of the log if the broker has just crashed, else None. A crash is recent
         for `REMEMBERED_MS`.
         """
-        self.clamp(lambda topic, queue_id: end_of_queue(queues, topic, queue_id))
+        if are_complete:
+            self.clamp(lambda topic, queue_id: end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
         if recovered_end is not None:
             self._crashes.append((recovered_end, now_ms))
