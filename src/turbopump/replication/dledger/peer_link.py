@@ -103,7 +103,7 @@ class PeerLink:
 
     def _ended(self, request: OutgoingRequest, call: "asyncio.Future[Command]") -> None:
         # A call that failed is repeated by the node; a connection that ended is reported by `_closed`.
-        if self._is_closed or call.cancelled() or call.exception() is not None:
+        if call.cancelled() or call.exception() is not None or self._is_closed:
             return
         command = call.result()
         if self.is_reachable is False:
