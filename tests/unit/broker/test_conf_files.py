@@ -52,7 +52,7 @@ def test_the_members_of_a_dledger_group_fit_together() -> None:
     members = DLedgerGroup.parse(rules[0].group, rules[0].self_id, rules[0].peers).addresses.values()
     ports = [int(address.rpartition(":")[2]) for address in members]
     for config in configs:
-        ports += [config.listening.port, config.listening.port - FAST_PORT_STEP]
+        ports += [config.listening.port, config.listening.port + FAST_PORT_STEP]
     assert len(set(ports)) == len(ports)  # all three start on one machine
 
 
