@@ -54,7 +54,7 @@ MASTER_ALONE = ", master"
 RUNTIME_INFO = 28
 COPIED_WITHIN_S = 180.0
 COPIED_MB = 1000
-IDLE_S = 10.0
+IDLE_S = 30.0
 
 Figures = dict[str, Any]
 
@@ -150,7 +150,7 @@ def measure(parts: Iterable[str], home: Path, options: argparse.Namespace) -> Fi
 
 def measure_part(part: str, pairs: dict[str, Pair], home: Path, options: argparse.Namespace) -> Figures:
     if part == IDLE:
-        return {"percent": {name: idle_share(pair) for name, pair in pairs.items()}}
+        return {"percent": {name: idle_shares(pair) for name, pair in pairs.items()}}
     if part == COST:
         return {"samples": put_loads(pairs, SHAPES, options)}
     if part == LATENCY:
@@ -253,12 +253,12 @@ def _load(pair: Pair, shape: tuple[int, int], pids: list[int], seconds: float, w
     )
 
 
-def idle_share(pair: Pair) -> float:
-    """Returns the share of a core that the idle processes use, in percent."""
+def idle_shares(pair: Pair) -> list[float]:
+    """Returns the share of a core that each idle process uses, in percent, the master's first."""
     time.sleep(2.0)
-    before = sum(map(_cpu_s, pair.pids))
+    before = [_cpu_s(pid) for pid in pair.pids]
     time.sleep(IDLE_S)
-    return 100 * (sum(map(_cpu_s, pair.pids)) - before) / IDLE_S
+    return [100 * (_cpu_s(pid) - used) / IDLE_S for pid, used in zip(pair.pids, before, strict=True)]
 
 
 def _cpu_s(pid: int) -> float:
@@ -297,9 +297,11 @@ def page(measured: Figures) -> str:
 
 
 def idle_page(figures: Figures) -> str:
-    return report.table(
-        ["pair", "% of a core"], [[name, f"{share:.2f}"] for name, share in figures["percent"].items()]
-    )
+    rows = [
+        [name, f"{master:.2f}", *(f"{share:.2f}" for share in slaves)]
+        for name, (master, *slaves) in figures["percent"].items()
+    ]
+    return report.table(["pair", "% of a core, master", "slave"], [(row + ["–"])[:3] for row in rows])
 
 
 def cost_page(figures: Figures) -> str:
