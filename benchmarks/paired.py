@@ -53,8 +53,8 @@ BACKLOG_MESSAGES = 60_000  # a pull that reaches the end begins again
 SETTLE_S = 1.0
 FREE_PAGES_LOAD = "send 1 KiB 4x64"
 FREE_PAGES_S = 4.0
-"""Length of that load on each server before the first window of a round. Memory that is free then, such as the
-log of the round before, costs the server that uses it first twice the CPU time: 3.8 instead of 1.7 us."""
+"""Length of that load on each server before the first window of a round. Memory that is free then, such as
+the log of the round before, costs the server that uses it first twice the CPU time: 3.8 instead of 1.7 us."""
 CLIENT_TIMEOUT_S = 120.0
 CPU_US = re.compile(r"([\d.]+) us CPU each")
 

@@ -301,7 +301,7 @@ def idle_page(figures: Figures) -> str:
         [name, f"{master:.2f}", *(f"{share:.2f}" for share in slaves)]
         for name, (master, *slaves) in figures["percent"].items()
     ]
-    return report.table(["pair", "% of a core, master", "slave"], [(row + ["–"])[:3] for row in rows])
+    return report.table(["pair", "% of a core, master", "slave"], [[*row, "–"][:3] for row in rows])
 
 
 def cost_page(figures: Figures) -> str:
