@@ -1,4 +1,4 @@
-"""`python -m benchmarks.elections`: half an hour of full load on a DLedger group of ours; no election may occur.
+"""`python -m benchmarks.elections`: half an hour of full load on a DLedger group of ours, without elections.
 
 Default intervals, 1 KiB messages, four connections with 64 requests in flight. The load takes both cores of
 a small machine, so heartbeats compete with it. Old files of the log are deleted while it runs, or it would

@@ -43,7 +43,7 @@ class PullLoopSettings:
     failed_s: float = 1.0
     with_subscription: bool = False
     commits: bool = True
-    """Whether each pull commits the offset; not when offsets are kept in a file."""
+    """Whether pulls commit the offset; not when offsets are kept in a file."""
     hold_s: float = HOLD_S
 
 
@@ -131,6 +131,14 @@ class PullLoop:
             await self.clock.sleep(self.settings.interval_s)
         return True
 
+    def _committed_with(self, held: ProcessQueue) -> int:
+        """Returns the offset that the next pull commits; 0: none.
+
+        Apache's brokers handle a pull and a commit of the same connection on different threads, and the older
+        offset may be stored last. While nothing is unfinished, a larger offset needs the answer to this pull.
+        """
+        return held.committable if self.settings.commits and not held.count else 0
+
     async def _pull(self, queue: MessageQueue, held: ProcessQueue, subscription: Subscription) -> PullResult:
         held.last_pull_ms = self.clock.now_ms()
         began_s = self.clock.monotonic()
@@ -139,7 +147,7 @@ class PullLoop:
             queue,
             held.next_offset,
             subscription.version,
-            held.committable if settings.commits else 0,
+            self._committed_with(held),
             settings.batch,
             kind=subscription.kind,
             expression=subscription.text if settings.with_subscription else None,

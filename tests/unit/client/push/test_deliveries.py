@@ -86,6 +86,33 @@ async def test_whatever_a_handler_raises_its_message_comes_again_and_the_others_
 
 
 @virtual
+async def test_a_pull_beside_an_unfinished_message_commits_nothing() -> None:
+    async with cluster() as town:
+        await town.create_topic("orders", 1)
+        release = asyncio.Event()
+        began: list[str] = []
+
+        async def handle(message: MessageExt) -> None:
+            began.append(message.text)
+            if message.text == "001":
+                await release.wait()
+
+        listening = plain(town, persist_consumer_offset_interval=30)
+        listening.subscribe("orders", handle)
+        async with listening:
+            await town.clock.sleep(2)
+            await sent(town, 1)
+            await town.clock.sleep(1)
+            await sent(town, 1, start=1)
+            await town.clock.sleep(20)  # the pull that waits ends empty, and another one follows
+            assert began == ["000", "001"]
+            assert await committed(town, queues=1) == [0]
+            release.set()
+            await town.clock.sleep(20)
+            assert await committed(town, queues=1) == [2]
+
+
+@virtual
 async def test_retry_later_chooses_the_delay_or_the_dead_letters() -> None:
     async with cluster() as town:
         await town.create_topic("orders", 1)
