@@ -1,7 +1,8 @@
 """A running push consumer as a member of its group: wires its parts, and answers brokers and tools.
 
 Offsets are committed every five seconds, with pulls while no message is unfinished, when a queue is given up
-and at the end; a message counts as done only when its handler has consumed it or its broker has taken it back.
+and at the end; a message counts as done only when its handler has consumed it, or its broker has taken it
+back.
 """
 
 import asyncio
