@@ -14,6 +14,8 @@ There are no sockets and no state here.
     answers.c       ... and its answer
     index_keys.c    keys to be added to the index: twin of `store/dispatch.py` and `store/index.py`
     copied.c        records that a slave has copied: twin of `store/scan.py` and `store/dispatch.py`
+    signed_sends.c  what was signed of a plain send: twin of `auth/signature.py`
+    frames.h        frames of a read event
     attributes.c    reading and setting attributes of Python's objects
     twins.c         the module
 """
@@ -118,6 +120,10 @@ DispatchCopied = Callable[..., tuple[int, int, int]]
 """Returns the position behind the last plain record, its log offset (-1: there was none) and store time."""
 
 
+SignedSend = tuple[int, str, bytes, str, bytes]
+"""A signed plain send: size of its frame, access key, signature, topic, and the content that was signed."""
+
+
 class Twins(NamedTuple):
     """The functions of the compiled module."""
 
@@ -125,6 +131,8 @@ class Twins(NamedTuple):
     groups: Callable[..., GroupAppender]
     put_keys: PutKeys
     dispatch_copied: DispatchCopied
+    signed_send: Callable[[bytes, int, int], SignedSend | None]
+    """Reads the signed plain send at a position of a read event; None: it is left to Python."""
 
 
 def twins() -> Twins | None:
@@ -135,4 +143,6 @@ def twins() -> Twins | None:
         from turbopump.compiled import _twins
     except ImportError:
         return None
-    return Twins(_twins.PlainSends, _twins.Groups, _twins.put_keys, _twins.dispatch_copied)
+    return Twins(
+        _twins.PlainSends, _twins.Groups, _twins.put_keys, _twins.dispatch_copied, _twins.signed_send
+    )

@@ -47,6 +47,7 @@ def put_keys(
     repeat_offset: int,
     /,
 ) -> tuple[int, int, int, int, int]: ...
+def signed_send(data: bytes, at: int, max_frame: int, /) -> tuple[int, str, bytes, str, bytes] | None: ...
 def dispatch_copied(
     buffer: mmap | bytearray,
     start: int,

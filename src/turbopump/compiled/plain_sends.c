@@ -12,12 +12,11 @@
 #include "answers.h"
 #include "appending.h"
 #include "crc32.h"
+#include "frames.h"
 #include "pairs.h"
 #include "send_header.h"
 #include "twins.h"
 
-#define PREFIX_SIZE 8        /* of a frame: i32 length of the rest, u8 encoding (0: JSON), u24 length of the header */
-#define MAX_HEADER 0xFFFFFF
 #define RESPONSE 1           /* bits of a command's flag */
 #define ONEWAY 2
 #define ENOUGH_ANSWERS (1 << 20)
@@ -52,21 +51,6 @@ typedef struct {
 } Event;
 
 /* Reading */
-
-/* Returns the size of the whole JSON frame at the front; 0 when Python's `cut` would not accept one. */
-static size_t next_frame(Span data, Py_ssize_t max_frame, Span *header, Span *body)
-{
-    if (data.size < PREFIX_SIZE)
-        return 0;
-    size_t length = get_u32(data.at), header_size = get_u32(data.at + 4);
-    if (length < 4 || length > data.size - 4 || length + 4 > (size_t)max_frame)
-        return 0;
-    if (header_size == 0 || header_size > length - 4 || header_size > MAX_HEADER)
-        return 0;
-    *header = (Span){data.at + PREFIX_SIZE, header_size};
-    *body = (Span){header->at + header_size, length - 4 - header_size};
-    return 4 + length;
-}
 
 /* 1: found, 0: left to Python, which may add it later, -1: an exception is set. */
 static int find_queue(PlainSends *self, Send *message)

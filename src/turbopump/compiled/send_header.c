@@ -136,7 +136,18 @@ static bool keep_field(SendHeader *send, Field field, Span value)
     return false;
 }
 
-static bool take_fields(Reader *reader, SendHeader *send, bool letters)
+static bool add_field(Fields *fields, Span name, Span value)
+{
+    if (fields == NULL)
+        return true;
+    if (fields->count == MAX_SIGNED_FIELDS)
+        return false;
+    fields->field[fields->count].name = name;
+    fields->field[fields->count++].value = value;
+    return true;
+}
+
+static bool take_fields(Reader *reader, SendHeader *send, bool letters, Fields *fields)
 {
     unsigned seen = 0;
     if (!take(reader, '{'))
@@ -150,7 +161,7 @@ static bool take_fields(Reader *reader, SendHeader *send, bool letters)
         if ((escaped && field != PROPERTIES) || (field != OTHER && seen & BIT(field)))
             return false;
         seen |= BIT(field);
-        if (!keep_field(send, field, value))
+        if (!keep_field(send, field, value) || !add_field(fields, name, value))
             return false;
     } while (take(reader, ','));
     return take(reader, '}') && (seen & REQUIRED) == REQUIRED;
@@ -166,7 +177,7 @@ static bool take_other_value(Reader *reader)
 }
 
 /* Reads everything behind the code. */
-static bool take_command(Reader *reader, SendHeader *send, bool letters)
+static bool take_command(Reader *reader, SendHeader *send, bool letters, Fields *fields)
 {
     enum { EXT_FIELDS = 1, COMMAND_FLAG = 2, OPAQUE = 4, VERSION = 8 };
     int32_t version; /* not needed, but a header with an invalid one is refused */
@@ -178,7 +189,7 @@ static bool take_command(Reader *reader, SendHeader *send, bool letters)
         if (!take_plain_string(reader, &name) || !take(reader, ':'))
             return false;
         if (is(name, "extFields"))
-            part = EXT_FIELDS, known = take_fields(reader, send, letters);
+            part = EXT_FIELDS, known = take_fields(reader, send, letters, fields);
         else if (is(name, "flag"))
             part = COMMAND_FLAG, known = parse_i32(take_digits(reader), &send->command_flag);
         else if (is(name, "opaque"))
@@ -194,13 +205,24 @@ static bool take_command(Reader *reader, SendHeader *send, bool letters)
     return take(reader, '}') && reader->at == reader->end && seen & EXT_FIELDS;
 }
 
-bool read_send_header(Span header, SendHeader *send)
+static bool read_header(Span header, SendHeader *send, Fields *fields)
 {
     Reader reader = {header.at, header.at + header.size};
     *send = (SendHeader){0};
     if (take_prefix(&reader, BY_LETTERS, sizeof BY_LETTERS - 1))
-        return take_command(&reader, send, true);
-    return take_prefix(&reader, BY_WORDS, sizeof BY_WORDS - 1) && take_command(&reader, send, false);
+        return take_command(&reader, send, true, fields);
+    return take_prefix(&reader, BY_WORDS, sizeof BY_WORDS - 1) && take_command(&reader, send, false, fields);
+}
+
+bool read_send_header(Span header, SendHeader *send)
+{
+    return read_header(header, send, NULL);
+}
+
+bool read_send_fields(Span header, SendHeader *send, Fields *fields)
+{
+    fields->count = 0;
+    return read_header(header, send, fields);
 }
 
 static int hex_digit(uint8_t byte)

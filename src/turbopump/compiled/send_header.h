@@ -26,6 +26,19 @@ typedef struct {
 /* Reads the header of a plain send into `send`. False: it is not plain. */
 bool read_send_header(Span header, SendHeader *send);
 
+#define MAX_SIGNED_FIELDS 32 /* Apache's clients send 13 to 16; headers with more are left to Python */
+
+/* All of `extFields` in the order of the header, as in the header: the properties with JSON's escapes. */
+typedef struct {
+    size_t count;
+    struct {
+        Span name, value;
+    } field[MAX_SIGNED_FIELDS];
+} Fields;
+
+/* Reads the header of a plain send, and all of its fields. False: it is not plain, or has too many fields. */
+bool read_send_fields(Span header, SendHeader *send, Fields *fields);
+
 /* Removes JSON's escapes from a string of such a header. Returns the number of bytes written; -1 if they are more
  * than `room` or not ASCII. */
 ptrdiff_t unescape(Span text, uint8_t *out, size_t room);

@@ -26,6 +26,7 @@ static int fill(PyObject *module)
 static PyMethodDef functions[] = {
     {"put_keys", put_keys, METH_VARARGS, "The twin of `Index.put_many` and `hashed`; see `IndexFile.put_keys`."},
     {"dispatch_copied", dispatch_copied, METH_VARARGS, "The twin of `ReplicaLog.dispatch` for plain records."},
+    {"signed_send", signed_send, METH_VARARGS, "What `auth.signature` needs to judge a plain send at a position."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -10,5 +10,6 @@ extern PyType_Spec groups_spec;
 
 PyObject *put_keys(PyObject *module, PyObject *arguments);
 PyObject *dispatch_copied(PyObject *module, PyObject *arguments);
+PyObject *signed_send(PyObject *module, PyObject *arguments);
 
 #endif
