@@ -3,7 +3,7 @@
 The router runs them. What a link checks (identity, permission, quota) belongs to other packages.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from turbopump.protocol.command import Command
 from turbopump.protocol.frame import Frame
@@ -26,6 +26,17 @@ class Link(Protocol):
         """
 
 
+@runtime_checkable
+class InspectingLink(Link, Protocol):
+    """Interface of a link that looks at each plain send of a read event before they are served together."""
+
+    def permitted_prefix(self, connection: Connection, data: bytes) -> int:
+        """Returns how many bytes at the front of a read event are whole sends that have passed this link.
+
+        What follows them goes through `check`, one request at a time.
+        """
+
+
 class BulkHandler(Protocol):
     """Interface: serves the plain requests of a read event together, gives the others to `Router.one`."""
 
@@ -37,10 +48,15 @@ class BulkHandler(Protocol):
 
 
 class GuardedBulk:
-    """Bulk handler that asks the links, once per read event, whether plain sends may be served together."""
+    """Bulk handler that asks the links, once per read event, which plain sends may be served together.
+
+    A link that inspects sends is asked about the bytes that the shortcut would take; frames are then checked
+    one by one.
+    """
 
     def __init__(self, links: tuple[Link, ...], handler: BulkHandler, one_by_one: Serve) -> None:
-        self._links = links
+        self._inspecting = tuple(link for link in links if isinstance(link, InspectingLink))
+        self._links = tuple(link for link in links if link not in self._inspecting)
         self._together = handler.serve
         self._shortcut = handler.shortcut
         self._one_by_one = one_by_one
@@ -53,7 +69,9 @@ class GuardedBulk:
         self._asked = connection, connection.reads, permitted
         if not permitted or self._shortcut is None:
             return NOTHING_USED
-        return self._shortcut(connection, data)
+        for link in self._inspecting:
+            data = data[: link.permitted_prefix(connection, data)]
+        return self._shortcut(connection, data) if data else NOTHING_USED
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         asked, self._asked = self._asked, None
@@ -61,7 +79,8 @@ class GuardedBulk:
             permitted = asked[2]
         else:
             permitted = self._permitted(connection)
-        (self._together if permitted else self._one_by_one)(connection, frames)
+        together = permitted and not self._inspecting
+        (self._together if together else self._one_by_one)(connection, frames)
 
     def _permitted(self, connection: Connection) -> bool:
         return all(link.permits_plain_sends(connection) for link in self._links)

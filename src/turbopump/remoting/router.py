@@ -8,6 +8,7 @@ A router is the only way from a connection to handlers, so the links given as `b
 
     frames of a read event ─┬─────── link.check, each request ──────> handler
     bytes of a read event ──┴─ link.permits_plain_sends, once ──> bulk handler
+                               (or link.permitted_prefix)
 
 A bulk handler takes the plain sends of a read event together, at a fraction of the cost of one by one; it
 gives every other frame back to `one`, where it is checked like any request.

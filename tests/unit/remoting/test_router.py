@@ -492,6 +492,47 @@ async def test_plain_sends_that_one_link_does_not_permit_are_checked_one_by_one(
     assert [answer.code for answer in commands(b"".join(transport.writes))] == [16, 16, 16]
 
 
+class Inspects(Chain):
+    """A link that lets the first `count` sends of a read event pass together, each of the size `size`."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__(denies=True, plain=False)
+        self.bytes = count * size
+
+    def permitted_prefix(self, connection: Connection, data: bytes) -> int:
+        return min(self.bytes, len(data))
+
+
+@pytest.mark.parametrize("count", [0, 2, 3])
+@virtual
+async def test_sends_that_an_inspecting_link_has_let_pass_are_served_together(count: int) -> None:
+    link = Inspects(count, len(asked(310, 1)))
+    router = Router({310: Route(None, lambda _: Answer())}, before=(Chain(), link))
+    bulk, connection, transport = in_bulk(router, compiled=True)
+    connection.data_received(asked(310, 1) + asked(310, 2) + asked(310, 3))
+    assert (bulk.taken, bulk.served) == ([1, 2, 3][:count], [])
+    assert link.checked == [310] * (3 - count)
+    assert [answer.opaque for answer in commands(b"".join(transport.writes))] == [1, 2, 3][count:]
+
+
+@virtual
+async def test_without_a_shortcut_each_send_is_checked_by_an_inspecting_link() -> None:
+    link = Inspects(3, len(asked(310, 1)))
+    router = Router({310: Route(None, lambda _: Answer())}, before=[link])
+    bulk, connection, _ = in_bulk(router, compiled=False)
+    connection.data_received(asked(310, 1) + asked(310, 2))
+    assert (bulk.taken, bulk.served, link.checked) == ([], [], [310, 310])
+
+
+@virtual
+async def test_sends_that_another_link_does_not_permit_are_not_inspected() -> None:
+    link = Inspects(3, len(asked(310, 1)))
+    router = Router({310: Route(None, lambda _: Answer())}, before=(link, Chain(plain=False)))
+    bulk, connection, _ = in_bulk(router, compiled=True)
+    connection.data_received(asked(310, 1))
+    assert (bulk.taken, bulk.served, link.checked) == ([], [], [310])
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @virtual
 async def test_deferred_plain_sends_are_asked_about_again(compiled: bool) -> None:
