@@ -62,7 +62,7 @@ async def build(context: Context) -> ConsumePart:
         pulls.configure(config.polling)
 
     return ConsumePart(
-        routes={**send_back.routes(), **QueryHandler(store, tables.topics).routes()},
+        routes={**send_back.routes(), **QueryHandler(store, tables.topics, context.permit).routes()},
         main_routes=pulls.routes(),
         configure=configure,
         answer_waiting=pulls.close,

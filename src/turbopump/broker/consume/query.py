@@ -4,8 +4,10 @@ In: a key, an offset or a time. Out: records as they are in the log, or a number
 not exist counts as an empty one, as with Apache; only a key without a message has its own answer code (22).
 """
 
+from turbopump.auth.resources import Action, Need, group, topic
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import TopicTable
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.offsets import (
@@ -17,6 +19,7 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
 )
 from turbopump.protocol.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.slices import run_in_slices
@@ -29,9 +32,11 @@ NOTHING = "can not find message, maybe time range not correct"
 class QueryHandler:
     """Handles queries for messages by key or log offset, and for queue offsets and store times."""
 
-    def __init__(self, store: Storage, topics: TopicTable) -> None:
+    def __init__(self, store: Storage, topics: TopicTable, permit: Permit = permit_all) -> None:
+        """`permit` is asked about the topic of a message that is read by its log offset alone."""
         self._store = store
         self._topics = topics
+        self._permit = permit
 
     def routes(self) -> Routes:
         return {
@@ -68,6 +73,8 @@ class QueryHandler:
         """Answers with the record at a log offset; raises SystemFailure if there is none."""
         offset = request.header.offset
         record = self._store.log.look_up(offset)
+        if record is not None:
+            self._permit(request, read_need(record.topic))
         data = None if record is None else self._store.log.read(offset, record.size)
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
@@ -99,6 +106,13 @@ class QueryHandler:
         if self._topics.find(topic) is None or queue_id < 0:
             return None
         return self._store.queues.find(topic, queue_id)
+
+
+def read_need(name: str) -> Need:
+    """Returns what somebody needs who reads a message of a topic; a retry topic belongs to its group."""
+    if name.startswith(RETRY_PREFIX):
+        return group(name.removeprefix(RETRY_PREFIX), Action.GET)
+    return topic(name, Action.GET)
 
 
 def _not_found() -> Answer:

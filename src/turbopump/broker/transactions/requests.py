@@ -11,6 +11,7 @@ in the index of op records, and for stores that Apache wrote, or without an inde
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from turbopump.auth.resources import Action, topic
 from turbopump.broker.acknowledgement import Acknowledgement, Safety
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
@@ -18,6 +19,7 @@ from turbopump.broker.transactions.halves import CheckRules, HalfDecision, OpenH
 from turbopump.broker.transactions.ledger.stamps import stamp_of
 from turbopump.broker.transactions.recovery import records
 from turbopump.broker.transactions.transactions import OpenTransactions
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET, Command, reply
@@ -46,12 +48,15 @@ class TransactionHandler:
         acknowledgement: Acknowledgement,
         rules: Callable[[], CheckRules],
         clock: Clock,
+        permit: Permit = permit_all,
     ) -> None:
+        """`permit` is asked about the topic that a half message goes to."""
         self._transactions = transactions
         self._store = store
         self._acknowledgement = acknowledgement
         self._rules = rules
         self._clock = clock
+        self._permit = permit
         self._searching = asyncio.Semaphore(MAX_SEARCHES)
 
     def routes(self) -> Routes:
@@ -75,6 +80,7 @@ class TransactionHandler:
         self, request: Request[EndTransactionRequest], decision: HalfDecision
     ) -> Result | Awaitable[Result]:
         half_record = self._quoted(request.header)
+        self._permit(request, topic(_real_topic(half_record), Action.PUB))
         half = self._transactions.halves.find(forms.root(half_record))
         if half is not None:
             return self._settle(request, half_record, half, decision)
@@ -226,6 +232,10 @@ class TransactionHandler:
                 raise IllegalOperation(f"the transaction has ended before, by {decided.value}")
         self._transactions.resume(expired)
         return Answer()
+
+
+def _real_topic(half_record: Record) -> str:
+    return properties.find(half_record.properties, properties.REAL_TOPIC) or half_record.topic
 
 
 def _final(ops: list[Record]) -> HalfDecision | None:
