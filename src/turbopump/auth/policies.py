@@ -5,10 +5,10 @@ entries decide before default ones; among those of a kind the most exact resourc
 exact ones the denial. Without an entry that counts the answer is no.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from turbopump.auth.resources import Action, Need, ResourcePattern
 from turbopump.protocol.errors import NoPermission
@@ -55,16 +55,44 @@ class Entry:
             return False
         return not self.sources or is_within(source, self.sources)
 
+    def __str__(self) -> str:
+        actions = ", ".join(action.text for action in self.actions)
+        addresses = f" from {', '.join(map(str, self.sources))}" if self.sources else ""
+        return f"{self.decision.text} {actions} on {self.resource}{addresses}"
+
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one user. An entry of the same type and resource replaces the one before."""
+    """All policies of one user: at most one entry for each type and resource, when made by `with_entries`."""
 
     custom: tuple[Entry, ...] = ()
     default: tuple[Entry, ...] = ()
 
+    def __iter__(self) -> Iterator[tuple[PolicyType, Entry]]:
+        for kind in PolicyType:
+            for entry in self.of(kind):
+                yield kind, entry
+
+    def __len__(self) -> int:
+        return len(self.custom) + len(self.default)
+
     def of(self, kind: PolicyType) -> tuple[Entry, ...]:
         return self.custom if kind is PolicyType.CUSTOM else self.default
+
+    def with_entries(self, entries: Iterable[tuple[PolicyType, Entry]]) -> "Policies":
+        """Returns these policies with more entries: each replaces that of the same type and resource."""
+        after = {kind: {entry.resource: entry for entry in self.of(kind)} for kind in PolicyType}
+        for kind, entry in entries:
+            after[kind][entry.resource] = entry
+        return Policies(*(tuple(after[kind].values()) for kind in PolicyType))
+
+    def without(self, kind: PolicyType, resource: ResourcePattern) -> "Policies":
+        kept = {one: self.of(one) for one in PolicyType}
+        kept[kind] = tuple(entry for entry in kept[kind] if entry.resource != resource)
+        return Policies(*kept.values())
+
+
+NO_POLICIES = Policies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +123,52 @@ def _rank(entry: Entry) -> tuple[tuple[bool, int, int], bool]:
     return entry.resource.rank, entry.decision is Decision.ALLOW
 
 
+def explained(name: str, policies: Policies, need: Need, source: str) -> str:
+    """Returns whether policies meet a need, and by which entry; else, which entries are near it."""
+    verdict = decide(policies, need, source)
+    words = "may" if verdict.is_allowed else "may not"
+    if verdict.entry is not None:
+        kind = next(kind for kind, entry in policies if entry is verdict.entry)
+        return f"User:{name} {words} {need} from {source}: decided by {kind.text} {verdict.entry}"
+    near = [f"{kind.text} {entry}" for kind, entry in policies if entry.resource.matches(need.resource)]
+    lines = [f"User:{name} {words} {need} from {source}: no entry allows it", *near[:MAX_NEAR]]
+    if near:
+        lines[0] += ". Entries for this resource, but not for this action and address:"
+    return "\n  ".join(lines)
+
+
+MAX_NEAR = 10  # entries in an explanation
+
+
 def networks_of(texts: Iterable[str]) -> tuple[Network, ...]:
     """Parses addresses and CIDR networks. Raises NoPermission, as Apache answers such requests."""
     try:
-        return tuple(ip_network(text.strip(), strict=False) for text in texts)
+        return tuple(_plain(ip_network(text.strip(), strict=False)) for text in texts)
     except ValueError:
         raise NoPermission("The source ip is invalid.") from None
 
 
+def _plain(network: Network) -> Network:
+    """Returns a network of IPv4 addresses that are written as IPv6 (`::ffff:10.0.0.0/104`) as such."""
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    if mapped is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return IPv4Network((int(mapped), network.prefixlen - _MAPPED_BITS))
+
+
+_MAPPED_BITS = 96
+
+
 def is_within(address: str, networks: Sequence[Network]) -> bool:
     """Returns whether an address is in one of the networks; False for what is no address."""
+    found = address_of(address)
+    return found is not None and any(found in network for network in networks)
+
+
+def address_of(text: str) -> IPv4Address | IPv6Address | None:
+    """Parses the address of a peer: without its zone, and an IPv4 address in IPv6 notation as such."""
     try:
-        found = ip_address(address.partition("%")[0])
+        found = ip_address(text.partition("%")[0])
     except ValueError:
-        return False
-    if found.version == 6 and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return any(found in network for network in networks)
+        return None
+    return found if found.version == 4 else found.ipv4_mapped or found

@@ -28,6 +28,10 @@ class UserStatus(IntEnum):
         return self.name.lower()
 
 
+TYPE_BY_TEXT = {kind.text: kind for kind in UserType}
+STATUS_BY_TEXT = {status.text: status for status in UserStatus}
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A user. The newest secret comes first; none is part of its text."""
