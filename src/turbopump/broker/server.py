@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from turbopump.broker.access import part as access
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin import part as admin
@@ -72,6 +73,7 @@ ROLE_CHANGING = "service not available now: this broker changes its role; try ag
 
 
 PARTS = (
+    access.build,
     delay.build,
     consume.build,
     groups.build,

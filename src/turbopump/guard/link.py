@@ -8,17 +8,19 @@ change of a user counts from the next request on.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from turbopump.auth.access import Access, Identity, Source
-from turbopump.auth.needs import needs_of
+from turbopump.auth.needs import needs_of, needs_of_stored
 from turbopump.auth.resources import Need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
+from turbopump.protocol import properties
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission, Refused
+from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
 from turbopump.runtime.clock import Clock
@@ -29,11 +31,18 @@ log = logging.getLogger(__name__)
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 5
 
-Permit = Callable[[Request[Any], Need], None]
-"""Raises NoPermission if the sender of a request may not do what only its handler could know."""
+
+class Permit(Protocol):
+    """Interface for handlers of requests that name a message by its place in the log.
+
+    They alone know which topic such a request is about.
+    """
+
+    def __call__(self, request: Request[Any], record: Record) -> None:
+        """Raises Refused if the sender of a request may not use the message that its handler found."""
 
 
-def permit_all(request: Request[Any], need: Need) -> None:
+def permit_all(request: Request[Any], record: Record) -> None:
     """Permits everything: what handlers get without access control."""
 
 
@@ -42,7 +51,7 @@ class AccessLink:
 
     def __init__(
         self,
-        access: Access,
+        access: Callable[[], Access],
         cluster: str,
         audit: AuditLog,
         failures: FailedSignatures,
@@ -51,7 +60,10 @@ class AccessLink:
         unchecked: frozenset[int] = frozenset(),
         unauthorized: frozenset[int] = frozenset(),
     ) -> None:
-        """Codes of `unchecked` need no identity, those of `unauthorized` no permission."""
+        """`access` returns the users or accounts as they are now.
+
+        Codes of `unchecked` need no identity, those of `unauthorized` no permission.
+        """
         self._access = access
         self._cluster = cluster
         self._audit = audit
@@ -76,13 +88,15 @@ class AccessLink:
         """Returns False: each send names its user and its topic, so each is checked."""
         return False
 
-    def permit(self, request: Request[Any], need: Need) -> None:
-        """Raises Refused if the sender of a request has no right to what its handler is about to use."""
+    def permit(self, request: Request[Any], record: Record) -> None:
+        """Raises Refused if the sender of a request has no right to the message that its handler found."""
         command = request.command
         if command.code in self._unchecked or command.code in self._unauthorized:
             return
         source = source_of(request.connection)
-        self._decide(command, self._identify(command, source), (need,), source)
+        real_topic = properties.find(record.properties, properties.REAL_TOPIC)
+        needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
+        self._decide(command, self._identify(command, source), needs, source)
 
     def name_of(self, request: Request[Any]) -> Identity | None:
         """Returns who sent a request that has passed, for handlers that serve super users only."""
@@ -100,7 +114,7 @@ class AccessLink:
             self._note(command, name, source, refused)
             raise
         try:
-            identity = self._access.identify(command, source)
+            identity = self._access().identify(command, source)
         except Refused as refused:
             if name:  # a request that claims nobody guesses no secret
                 self._count_failure(name, source, now)
@@ -127,7 +141,7 @@ class AccessLink:
         self, command: Command, identity: Identity, needs: Sequence[Need], source: Source
     ) -> None:
         try:
-            self._access.authorize(identity, needs, source)
+            self._access().authorize(identity, needs, source, command.code)
         except Refused as refused:
             self._note(command, identity.name, source, refused, needs)
             raise

@@ -83,12 +83,6 @@ class NamesrvConfig:
 
     access: AccessConfig = field(default_factory=AccessConfig)
 
-    @property
-    def users_path(self) -> str:
-        """File of users and policies, beside that of the key-value table; empty: in memory only."""
-        directory, slash, _ = self.kv_config_path.rpartition("/")
-        return f"{directory}{slash}users.json" if self.kv_config_path else ""
-
     @classmethod
     def below_home(cls, home: str) -> "NamesrvConfig":
         """Returns the default configuration, with Apache's file paths below a user's `home`."""

@@ -55,6 +55,7 @@ async def build(context: Context) -> ConsumePart:
         context.chance,
         unpack_host(store.log.store_host)[0],
         writable=lambda: context.may(WRITE),
+        permit=context.permit,
     )
 
     def configure(config: BrokerConfig) -> None:

@@ -4,7 +4,6 @@ In: a key, an offset or a time. Out: records as they are in the log, or a number
 not exist counts as an empty one, as with Apache; only a key without a message has its own answer code (22).
 """
 
-from turbopump.auth.resources import Action, Need, group, topic
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import TopicTable
 from turbopump.guard.link import Permit, permit_all
@@ -19,7 +18,6 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
 )
 from turbopump.protocol.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
-from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.slices import run_in_slices
@@ -74,7 +72,7 @@ class QueryHandler:
         offset = request.header.offset
         record = self._store.log.look_up(offset)
         if record is not None:
-            self._permit(request, read_need(record.topic))
+            self._permit(request, record)
         data = None if record is None else self._store.log.read(offset, record.size)
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
@@ -106,13 +104,6 @@ class QueryHandler:
         if self._topics.find(topic) is None or queue_id < 0:
             return None
         return self._store.queues.find(topic, queue_id)
-
-
-def read_need(name: str) -> Need:
-    """Returns what somebody needs who reads a message of a topic; a retry topic belongs to its group."""
-    if name.startswith(RETRY_PREFIX):
-        return group(name.removeprefix(RETRY_PREFIX), Action.GET)
-    return topic(name, Action.GET)
 
 
 def _not_found() -> Answer:

@@ -11,7 +11,6 @@ in the index of op records, and for stores that Apache wrote, or without an inde
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from turbopump.auth.resources import Action, topic
 from turbopump.broker.acknowledgement import Acknowledgement, Safety
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
@@ -50,7 +49,7 @@ class TransactionHandler:
         clock: Clock,
         permit: Permit = permit_all,
     ) -> None:
-        """`permit` is asked about the topic that a half message goes to."""
+        """`permit` is asked about half messages that requests name."""
         self._transactions = transactions
         self._store = store
         self._acknowledgement = acknowledgement
@@ -80,7 +79,7 @@ class TransactionHandler:
         self, request: Request[EndTransactionRequest], decision: HalfDecision
     ) -> Result | Awaitable[Result]:
         half_record = self._quoted(request.header)
-        self._permit(request, topic(_real_topic(half_record), Action.PUB))
+        self._permit(request, half_record)
         half = self._transactions.halves.find(forms.root(half_record))
         if half is not None:
             return self._settle(request, half_record, half, decision)
@@ -221,6 +220,7 @@ class TransactionHandler:
         expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:
             raise SystemFailure(f"no expired half message at {at}")
+        self._permit(request, expired)
         root = forms.named_root(expired)
         if root is not None:  # otherwise Apache wrote it, and only its producer can know
             async with self._searching:
@@ -232,10 +232,6 @@ class TransactionHandler:
                 raise IllegalOperation(f"the transaction has ended before, by {decided.value}")
         self._transactions.resume(expired)
         return Answer()
-
-
-def _real_topic(half_record: Record) -> str:
-    return properties.find(half_record.properties, properties.REAL_TOPIC) or half_record.topic
 
 
 def _final(ops: list[Record]) -> HalfDecision | None:
