@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.unit.broker.desk import CONFIG, Desk, running
 
 from turbopump.auth.signature import Credentials
+from turbopump.broker import server
 from turbopump.broker.config import BrokerConfig, change
 from turbopump.guard.config import KEYS
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
+from turbopump.remoting.router import Router
 
 ROOT = Credentials("root", "root-secret-word")
 INNER = Credentials("inner", "inner-secret-word")
@@ -92,6 +95,18 @@ async def guarded_broker(config: BrokerConfig | None = None, **changes: Any) -> 
             await found.create(ALICE)
             await found.create(NOBODY)
         yield found
+
+
+def recorded_routers(monkeypatch: pytest.MonkeyPatch) -> list[Router]:
+    """The routers of brokers that are started from now on."""
+    found: list[Router] = []
+
+    def made(*args: Any, **more: Any) -> Router:
+        found.append(Router(*args, **more))
+        return found[-1]
+
+    monkeypatch.setattr(server, "Router", made)
+    return found
 
 
 def with_identity(config: BrokerConfig, **changes: Any) -> BrokerConfig:
