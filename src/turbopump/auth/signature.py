@@ -39,12 +39,14 @@ class Credentials:
     secret_key: str = field(repr=False)
     security_token: str = field(default="", repr=False)
 
+    def fields(self) -> dict[str, str]:
+        """Returns the ext fields that say who signs: AccessKey, and SecurityToken if there is one."""
+        token = {SECURITY_TOKEN: self.security_token} if self.security_token else {}
+        return {ACCESS_KEY: self.access_key, **token}
+
     def signed(self, ext: Mapping[str, str] | None, body: bytes) -> dict[str, str]:
         """Returns ext fields with AccessKey, SecurityToken and Signature, replacing those that were there."""
-        fields = {name: value for name, value in (ext or {}).items() if name != SIGNATURE}
-        fields[ACCESS_KEY] = self.access_key
-        if self.security_token:
-            fields[SECURITY_TOKEN] = self.security_token
+        fields = {name: value for name, value in (ext or {}).items() if name != SIGNATURE} | self.fields()
         fields[SIGNATURE] = sign(fields, body, self.secret_key)
         return fields
 
@@ -84,8 +86,13 @@ def _contents(command: Command, ext: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def _content(fields: Mapping[str, str], body: bytes, without: Collection[str]) -> bytes:
+    return values_in_order(fields, without).encode() + body
+
+
+def values_in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> str:
+    """Returns the values of fields, joined in the order of their names: the signed text of a header."""
     names = sorted(fields, key=_utf16) if not "".join(fields).isascii() else sorted(fields)
-    return "".join([fields[name] for name in names if name not in without]).encode() + body
+    return "".join([fields[name] for name in names if name not in without])
 
 
 def _utf16(name: str) -> bytes:
