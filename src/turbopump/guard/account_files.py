@@ -4,7 +4,7 @@ In: a directory. Out: the value of each file, by path, as `auth.accounts` reads 
 again. YAML is read by the safe loader, so that no file can make an object of a class.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from turbopump.guard.extra import extra
@@ -57,7 +57,7 @@ class AccountFiles:
         replace_private(self._disk, path, text.encode())
         return text.encode()
 
-    def warnings(self, paths: Iterator[str]) -> list[str]:
+    def warnings(self, paths: Iterable[str]) -> list[str]:
         open_ones = [path for path in paths if is_readable_by_others(self._disk, path)]
         return [f"{path} can be read by every user of this machine: chmod 600" for path in open_ones]
 

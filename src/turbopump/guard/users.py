@@ -17,15 +17,18 @@ import msgspec
 from turbopump.auth.access import Access, UserAccess
 from turbopump.auth.book import UserBook
 from turbopump.auth.book_values import from_plain, to_plain
+from turbopump.auth.migration import migrated
 from turbopump.auth.signature import Credentials
 from turbopump.auth.users import User, UserType
+from turbopump.guard.account_files import AccountFiles
+from turbopump.guard.account_table import accounts_of
 from turbopump.guard.audit import Run
 from turbopump.guard.cipher import SecretCipher, WrongKey
 from turbopump.guard.config import AccessConfig
 from turbopump.guard.faults import AccessFileFault
 from turbopump.guard.keys import key_of
 from turbopump.guard.private_files import is_readable_by_others, read_file, replace_private
-from turbopump.protocol.errors import BrokenBody, SystemFailure
+from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.tasks import Tasks
 
@@ -73,6 +76,8 @@ class UserTable:
                 warnings.append(f"{self.path} can be read by every user of this machine: chmod 600")
             self._load()
         before = self.book
+        if self._config.migrates_accounts:
+            warnings += self._migrate()
         warnings += self._with_configured()
         if self.book is not before and self._directory:
             replace_private(self._disk, self.path, self.contents())
@@ -172,6 +177,19 @@ class UserTable:
                 log.error("Cannot write %s, which are the master's users: %s", self.path, error)
 
     # users of the configuration
+
+    def _migrate(self) -> list[str]:
+        """Makes users of the accounts that are none yet; returns what could not be kept. Raises AccessFileFault."""
+        files = AccountFiles(self._config.accounts_dir, self._disk)
+        accounts, _ = accounts_of(files.parse(files.read()))
+        try:
+            migration = migrated(accounts, self.book)
+        except Refused as refused:
+            raise AccessFileFault(f"migrateAuthFromV1Enabled: {refused.remark}") from None
+        self._install(migration.book)
+        if migration.created:
+            log.info("Made users of the accounts %s", ", ".join(migration.created))
+        return [f"not taken over from the accounts: {what}" for what in migration.dropped]
 
     def _with_configured(self) -> list[str]:
         """Makes the users of the configuration that do not exist; returns what to warn of."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from turbopump.auth.needs import OPEN_AT_NAME_SERVER
-from turbopump.guard.control import AccessControl, ControlPlace
+from turbopump.guard.control import AccessControl, ControlPlace, signer_of
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
 from turbopump.namesrv.requests import NamesrvHandlers
@@ -59,7 +59,7 @@ class NameServer:
         self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
-        self._client = Client(network, clock)
+        self._client = Client(network, clock, sign=signer_of(config.access))
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False
