@@ -1,0 +1,154 @@
+"""Access control by the accounts of 1.0, by the same table of needs as 2.0.
+
+PUB is Pub; SUB is Sub and Get, on groups also Update, without which consumers could not commit. All other
+needs are for administrators, so that what 4.x servers leave to everybody with a key is closed here. The
+checks and their texts come in the order of 4.x; the code of a refusal is 16, which all clients know.
+"""
+
+from collections.abc import Sequence
+
+from turbopump.auth.access import (
+    BY_ADDRESS,
+    BY_CERTIFICATE,
+    MAX_REMEMBERED_NAME,
+    Identity,
+    Source,
+)
+from turbopump.auth.accounts import Account, Accounts, Perm
+from turbopump.auth.resources import Action, Need, ResourceType
+from turbopump.auth.signature import ACCESS_KEY, is_signed_by
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import NoPermission
+from turbopump.protocol.names import TRACE_TOPIC
+
+MAX_REMEMBERED = 16_384  # addresses, and whether they are white: about 3 MB
+
+_OF_SUB = {
+    ResourceType.TOPIC: frozenset({Action.SUB, Action.GET}),
+    ResourceType.GROUP: frozenset({Action.SUB, Action.GET, Action.UPDATE}),
+}
+_OF_LISTS = {kind: actions | {Action.PUB} for kind, actions in _OF_SUB.items()}
+_CHECKED_FOR_ADMINS = frozenset({Action.PUB, Action.SUB})
+
+
+class AccountAccess:
+    """Access control by accounts. `accounts` may be set at any time and counts from the next request on."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.accounts = accounts
+
+    @property
+    def accounts(self) -> Accounts:
+        return self._accounts
+
+    @accounts.setter
+    def accounts(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._white: dict[str, bool] = {}
+        self._identities = {key: Identity(key, one.is_unlimited) for key, one in accounts.by_key.items()}
+
+    def identify(self, command: Command, source: Source) -> Identity:
+        """Returns who sent a request: by a white address, the signature or the certificate.
+
+        Raises NoPermission. A white address counts for this request only.
+        """
+        if self._accounts.white and self._is_white(source.address):
+            return Identity(source.address, is_super=True, by=BY_ADDRESS)
+        ext = command.ext
+        key = ext.get(ACCESS_KEY) if ext else None
+        if not key:
+            return self._by_certificate(source)
+        account = self._accounts.by_key.get(key)
+        if account is None:
+            is_signed_by(command, ("",))  # an unknown key costs as much time as a wrong signature
+            raise NoPermission(f"No acl config for {key}")
+        if account.white_address.matches(source.address):
+            return Identity(key, is_super=True, by=BY_ADDRESS)
+        if not is_signed_by(command, (account.secret_key,)):
+            raise NoPermission(f"Check signature failed for accessKey={key}")
+        return self._identities[key]
+
+    def _by_certificate(self, source: Source) -> Identity:
+        if not source.certificate:
+            raise NoPermission("No accessKey is configured")
+        account = self._accounts.by_key.get(source.certificate)
+        if account is None:
+            raise NoPermission(f"No acl config for {source.certificate}")
+        return Identity(account.access_key, account.is_unlimited, BY_CERTIFICATE)
+
+    def _is_white(self, address: str) -> bool:
+        found = self._white.get(address)
+        if found is None:
+            if len(self._white) >= MAX_REMEMBERED:
+                self._white.clear()
+            found = self._accounts.is_white(address)
+            if len(address) <= MAX_REMEMBERED_NAME:
+                self._white[address] = found
+        return found
+
+    def authorize(
+        self, identity: Identity, needs: Sequence[Need], source: Source, code: int | None = None
+    ) -> None:
+        """Raises NoPermission for the first need that an account does not meet."""
+        if identity.is_super:
+            return
+        account = self._accounts.by_key.get(identity.name)
+        if account is None:  # deleted since it was identified
+            raise NoPermission(f"No acl config for {identity.name}")
+        for need in needs:
+            if not _is_met(account, need):
+                raise NoPermission(_refusal(account, need, code))
+
+    def explain(self, name: str, need: Need, source: Source) -> str:
+        """Returns whether and why an account may do something from an address."""
+        if self._accounts.is_white(source.address):
+            return f"{source.address} may {need}: it is among globalWhiteRemoteAddresses"
+        account = self._accounts.by_key.get(name)
+        if account is None:
+            return f"{name} may not {need}: there is no such account"
+        if account.white_address.matches(source.address):
+            return f"{name} may {need} from {source.address}: its whiteRemoteAddress"
+        words = "may" if account.is_unlimited or _is_met(account, need) else "may not"
+        return f"{name} {words} {need}: {_reason(account, need)}"
+
+
+def _is_met(account: Account, need: Need) -> bool:
+    kind, name = need.resource.type, need.resource.name
+    any_of = frozenset(need.any_of)
+    if account.is_admin and not any_of & _CHECKED_FOR_ADMINS:
+        return True
+    if kind not in _OF_SUB:
+        return account.is_admin
+    if name == TRACE_TOPIC and kind is ResourceType.TOPIC and Action.PUB in any_of:
+        return True  # every account may send traces, as in 4.9
+    return bool(any_of & _granted(_perm(account, need), kind))
+
+
+def _perm(account: Account, need: Need) -> Perm:
+    name = need.resource.name
+    return account.on_group(name) if need.resource.type is ResourceType.GROUP else account.on_topic(name)
+
+
+def _granted(perm: Perm, kind: ResourceType) -> frozenset[Action]:
+    """Returns the actions of 2.0 that a permission of 1.0 stands for."""
+    return perm | _OF_SUB[kind] if Action.SUB in perm else perm
+
+
+def _refusal(account: Account, need: Need, code: int | None) -> str:
+    kind = need.resource.type
+    if set(need.any_of) & _OF_LISTS.get(kind, frozenset()):
+        return f"No default permission for {kind.name.lower()}:{need.resource.name}"
+    what = "this request" if code is None else f"request code={code}"
+    return f"Need admin permission for {what}, but accessKey={account.access_key} is not"
+
+
+def _reason(account: Account, need: Need) -> str:
+    kind, name = need.resource.type, need.resource.name
+    if account.is_unlimited:
+        return "an administrator without lists may do everything"
+    if not set(need.any_of) & _OF_LISTS.get(kind, frozenset()):
+        return "that is for administrators"
+    listed = account.groups if kind is ResourceType.GROUP else account.topics
+    where = f"{kind.name.lower()}Perms" if name in listed else f"default{kind.name.capitalize()}Perm"
+    perm = "|".join(sorted(action.name for action in _perm(account, need))) or "DENY"
+    return f"{where} says {perm}"
