@@ -20,6 +20,7 @@ from turbopump.client.errors import (
     NotRunning,
     RequestTimedOut,
     SendFailed,
+    SendRefused,
     SendTimedOut,
     TopicUnknown,
     Try,
@@ -28,6 +29,7 @@ from turbopump.client.errors import (
 )
 from turbopump.client.group.consume_status import RetryLater
 from turbopump.protocol.errors import (
+    AccessRefused,
     ConsumerNotOnline,
     FlowControl,
     GroupNotFound,
@@ -44,6 +46,7 @@ from turbopump.protocol.errors import (
 )
 
 __all__ = [
+    "AccessRefused",
     "BrokenBody",
     "ClientError",
     "ConsumerNotOnline",
@@ -64,6 +67,7 @@ __all__ = [
     "RequestTimedOut",
     "RetryLater",
     "SendFailed",
+    "SendRefused",
     "SendTimedOut",
     "ServiceNotAvailable",
     "SubscriptionNotFound",

@@ -45,12 +45,14 @@ class Credentials:
     secret_key: str = field(repr=False)
     security_token: str = field(default="", repr=False)
 
+    def fields(self) -> dict[str, str]:
+        """Returns the ext fields that say who signs: AccessKey, and SecurityToken if there is one."""
+        token = {SECURITY_TOKEN: self.security_token} if self.security_token else {}
+        return {ACCESS_KEY: self.access_key, **token}
+
     def signed(self, ext: Mapping[str, str] | None, body: bytes) -> dict[str, str]:
         """Returns ext fields with AccessKey, SecurityToken and Signature, replacing those that were there."""
-        fields = {name: value for name, value in (ext or {}).items() if name != SIGNATURE}
-        fields[ACCESS_KEY] = self.access_key
-        if self.security_token:
-            fields[SECURITY_TOKEN] = self.security_token
+        fields = {name: value for name, value in (ext or {}).items() if name != SIGNATURE} | self.fields()
         fields[SIGNATURE] = sign(fields, body, self.secret_key)
         return fields
 
@@ -103,7 +105,12 @@ def _content(fields: Mapping[str, str], body: bytes, without: Collection[str] = 
     known = _ORDERS.get(tuple(fields)) if not without else None
     if known is not None:
         return "".join(known(fields)).encode() + body
-    return "".join([fields[name] for name in _signed_names(fields) if name not in without]).encode() + body
+    return values_in_order(fields, without).encode() + body
+
+
+def values_in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> str:
+    """Returns the values of fields, joined in the order of their names: the signed text of a header."""
+    return "".join([fields[name] for name in _signed_names(fields) if name not in without])
 
 
 def _signed_names(fields: Iterable[str]) -> list[str]:

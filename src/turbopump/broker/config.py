@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from turbopump.broker import settings
 from turbopump.broker.readers import NotAccepted, ValueReader
+from turbopump.guard.config import AccessConfig, check_access
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 from turbopump.replication.dledger.group import DLedgerGroup, slave_id
 from turbopump.store.config import StoreConfig
@@ -291,6 +292,7 @@ class BrokerConfig:
     remote: RemoteConfig = field(default_factory=RemoteConfig)
     waits: WaitLimits = field(default_factory=WaitLimits)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -428,15 +430,19 @@ def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> dict[str, _So
 
 def _starting_point(environ: Mapping[str, str], host_name: str) -> BrokerConfig:
     config = BrokerConfig(identity=Identity(broker_name=host_name))
-    home = environ.get("HOME")
-    return replace(config, store=replace(config.store, root_dir=f"{home}/store")) if home else config
+    if home := environ.get("HOME"):
+        config = replace(config, store=replace(config.store, root_dir=f"{home}/store"))
+    if apache_home := environ.get("ROCKETMQ_HOME"):
+        config = replace(config, access=replace(config.access, accounts_dir=f"{apache_home}/conf"))
+    return config
 
 
 def _value(reader: ValueReader, entry: _Sourced) -> Any:
     try:
         return reader.read(entry.text)
     except NotAccepted:
-        raise entry.error(f"must be {reader.accepts}, got {entry.text!r}") from None
+        got = "another text" if reader.is_secret else repr(entry.text)
+        raise entry.error(f"must be {reader.accepts}, got {got}") from None
 
 
 class _Unused:
@@ -494,6 +500,8 @@ def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig
         raise error("must not be more than inSyncReplicas", "minInSyncReplicas")
     if 0 < config.listening.port < 3:
         raise error("the fast port, two below, would not be a port", "listenPort")
+    if (found := check_access(config.access)) is not None:
+        raise error(found.why, found.key)
     period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)
     return replace(config, name_servers=replace(config.name_servers, period_ms=period_ms))
 

@@ -19,6 +19,7 @@ from turbopump.broker.replicas.progress_files import RoleChange
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
+from turbopump.guard.link import Permit, permit_all
 from turbopump.remoting.client import Client
 from turbopump.remoting.links import BulkHandler, Link
 from turbopump.remoting.router import Observe, Router, Routes
@@ -105,6 +106,8 @@ class Context:
     """This broker's member of its DLedger group; None: it is in none."""
     promote: Callable[[MasterRole], None] | None = None
     """Has the process start this slave again as a master; None: it cannot do that."""
+    permit: Permit = permit_all
+    """Asked by handlers about a resource that only they know; permits all without access control."""
     adopts_topics: bool = True
     """Whether a topic that has messages, but is not in the table, is restored."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)

@@ -16,12 +16,14 @@ class NotAccepted(Exception):
 class ValueReader:
     """Parses the text of a setting (`read`, may raise NotAccepted) and formats its value (`show`).
 
-    `accepts` describes the texts that are accepted: it completes "must be …".
+    `accepts` describes the texts that are accepted: it completes "must be …". The text of a secret setting is
+    in no error.
     """
 
     accepts: str
     read: Callable[[str], Any]
     show: Callable[[Any], str] = str
+    is_secret: bool = False
 
 
 def _boolean(text: str) -> bool:

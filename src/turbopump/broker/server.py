@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from turbopump.broker.access import part as access
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin import part as admin
@@ -38,6 +39,7 @@ from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
+from turbopump.guard.control import signer_of
 from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import ServiceNotAvailable
@@ -72,6 +74,7 @@ ROLE_CHANGING = "service not available now: this broker changes its role; try ag
 
 
 PARTS = (
+    access.build,
     delay.build,
     consume.build,
     groups.build,
@@ -176,7 +179,7 @@ class Broker:
             store.replica.open()
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-        client = Client(self._network, clock)
+        client = Client(self._network, clock, sign=signer_of(config.access))
         stack.push_async_callback(client.close)
         self.member = self._member(store)
         return _Ground(store, servers, client, self.member)

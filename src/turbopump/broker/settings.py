@@ -9,9 +9,10 @@ buffers that do not exist in this broker.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from turbopump.broker.readers import (
     ADDRESSES,
@@ -34,10 +35,12 @@ from turbopump.broker.readers import (
     PRECISION,
     ROOT_DIRECTORY,
     TEXT,
+    NotAccepted,
     ValueReader,
     choice,
     integer,
 )
+from turbopump.guard.config import APACHE_KEYS, OWN_KEYS, AccessKey, TextNotAccepted
 from turbopump.protocol.conf import ConfigError
 
 ROLE = choice("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
@@ -432,7 +435,26 @@ _METRICS: dict[str, Setting] = {
     "enableRemotingMetrics": Setting("metrics.remoting", BOOLEAN, hot=True),
 }
 
-SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | OURS
+
+
+def _access(keys: Mapping[str, AccessKey]) -> dict[str, Setting]:
+    """Returns the rows of access control, whose keys name servers have too."""
+    return {name: Setting(f"access.{key.field}", _access_reader(key)) for name, key in keys.items()}
+
+
+def _access_reader(key: AccessKey) -> ValueReader:
+    def read(text: str) -> Any:
+        try:
+            return key.read(text)
+        except TextNotAccepted:
+            raise NotAccepted from None
+
+    return ValueReader(key.accepts, read, key.show, key.is_secret)
+
+
+OURS |= _access(OWN_KEYS)
+
+SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | _access(APACHE_KEYS) | OURS
 
 LEAST_PLAUSIBLE_MS = {
     "registerNameServerPeriod": 1_000,
@@ -497,7 +519,6 @@ _CONTROLLER = (
     "or master and slave with `turbopump promote`"
 )
 _REPLICAS = "replication; one broker keeps the only copy"
-_ACCESS = "access control; every client would be let in"
 
 FIXED: dict[str, Fixed] = {
     "enableControllerMode": _only("false", _CONTROLLER),
@@ -505,9 +526,6 @@ FIXED: dict[str, Fixed] = {
     "totalReplicas": _only("1", _REPLICAS),
     "allAckInSyncStateSet": _only("false", _REPLICAS),
     "duplicationEnable": _only("false", _REPLICAS),
-    "aclEnable": _only("false", _ACCESS),
-    "authenticationEnabled": _only("false", _ACCESS),
-    "authorizationEnabled": _only("false", _ACCESS),
     "useTLS": _only("false", "TLS; connections would stay readable on the network"),
     "storeType": _only("default", "another store than the file store"),
     "messageStorePlugIn": _only("", "store plug-ins"),
@@ -545,16 +563,6 @@ LATER: dict[str, str] = {
         """controllerAddr fetchControllerAddrByDnsLookup syncBrokerMetadataPeriod checkSyncStateSetPeriod
         syncControllerMetadataPeriod controllerHeartBeatTimeoutMills brokerElectionPriority
         storePathEpochFile storePathBrokerIdentity""",
-    ),
-    **_each(
-        "access control",
-        """authConfigPath authenticationProvider authenticationMetadataProvider authenticationStrategy
-        authenticationWhitelist authorizationProvider authorizationMetadataProvider authorizationStrategy
-        authorizationWhitelist initAuthenticationUser innerClientAuthenticationCredentials
-        migrateAuthFromV1Enabled userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond
-        aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond statefulAuthenticationCacheMaxNum
-        statefulAuthenticationCacheExpiredSecond statefulAuthorizationCacheMaxNum
-        statefulAuthorizationCacheExpiredSecond clusterName configName""",
     ),
     **_each(
         "metrics of transactions, and transactions in RocksDB",
@@ -686,7 +694,11 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         scheduleAsyncDeliverMaxResendNum2Blocked delayOffsetUpdateVersionStep enableScheduleMessageStats
         maxDelayTime isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush
         timerEnableDisruptor flushConsumerOffsetHistoryInterval subscriptionExpiredTimeout
-        realTimeNotifyConsumerChange enableRegisterProducer""",
+        realTimeNotifyConsumerChange enableRegisterProducer
+        authConfigPath userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond
+        aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond statefulAuthenticationCacheMaxNum
+        statefulAuthenticationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+        statefulAuthorizationCacheExpiredSecond clusterName configName""",
     )
 )
 

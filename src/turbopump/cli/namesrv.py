@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.readers import ADDRESSES, NotAccepted
-from turbopump.broker.settings import unknown_key
+from turbopump.broker.settings import unknown_key, variable
 from turbopump.cli import logs, server_start
 from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.server_process import serve
-from turbopump.namesrv.config import SETTINGS, WITHOUT_EFFECT, NamesrvConfig, configure, properties
+from turbopump.namesrv.config import NamesrvConfig, configure, known_keys, properties
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.conf import parse_properties
+from turbopump.protocol.conf import pack_properties, parse_properties
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.runtime.network import SystemNetwork
@@ -68,10 +68,21 @@ def addresses(text: str) -> str:
 
 def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
     with file.blamed():
-        config, unknown = configure(NamesrvConfig.below_home(os.path.expanduser("~")), file.text)
+        config, unknown = configure(_starting_point(), file.text)
         strangers = [entry for entry in parse_properties(file.text) if entry.key in unknown]
-        known = (*SETTINGS, *WITHOUT_EFFECT)
+        known = known_keys()
         return config, [f"{file.path}: {unknown_key(one.key, one.line, known)}" for one in strangers]
+
+
+def _starting_point() -> NamesrvConfig:
+    """Returns the defaults, with what the environment has: paths, and the key of stored secrets."""
+    config = NamesrvConfig.below_home(os.path.expanduser("~"))
+    home, key = os.environ.get("ROCKETMQ_HOME"), os.environ.get(variable("authKey"))
+    if home:
+        config = replace(config, access=replace(config.access, accounts_dir=f"{home}/conf"))
+    if key:
+        config, _ = configure(config, pack_properties({"authKey": key}))
+    return config
 
 
 async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:

@@ -8,9 +8,10 @@ Three kinds: the call is not valid (`InvalidArgument`, `NotRunning`), the server
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
+from turbopump.protocol.errors import AccessRefused, BrokenBody, Refused, TopicNotFound
 
 __all__ = [
+    "AccessRefused",
     "BrokenBody",
     "ClientError",
     "EventLoopBlocked",
@@ -22,6 +23,7 @@ __all__ = [
     "Refused",
     "RequestTimedOut",
     "SendFailed",
+    "SendRefused",
     "SendTimedOut",
     "TopicNotFound",
     "TopicUnknown",
@@ -108,6 +110,24 @@ def _told(tries: Sequence[Try]) -> list[str]:
 
 class SendTimedOut(SendFailed, TimeoutError):
     """A send got no confirmation within its timeout. A broker whose answer was late may have the message."""
+
+
+class SendRefused(SendFailed, AccessRefused):
+    """Access control of every broker that was tried refused the message; the text says what to do."""
+
+    def __init__(self, topic: str, tries: Sequence[Try], refused: AccessRefused) -> None:
+        SendFailed.__init__(self, topic, tries, refused.code, f"What to do: {refused.advice}.")
+        self.remark = refused.remark
+        self.reason = refused.reason
+        self.advice = refused.advice
+        self.fields = None
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[type["SendRefused"], tuple[str, tuple[Try, ...], AccessRefused]]:
+        refused = AccessRefused(self.code, self.remark, self.reason, self.advice)
+        return SendRefused, (self.topic, self.tries, refused)
 
 
 class TopicUnknown(SendFailed, TopicNotFound):

@@ -1,8 +1,9 @@
 """Heartbeats: tell the brokers of the client's topics for which groups it produces and consumes.
 
 A broker treats a broken connection as members that have left. So a lost connection causes a new heartbeat at
-once, and a heartbeat that failed is repeated every second. Both go to the brokers concerned only: a broker
-that is down must not make every client send a heartbeat each second to all the others.
+once, and a heartbeat that failed is repeated every second (one that access control refused, at the next
+interval). Both go to the brokers concerned only: a broker that is down must not make every client send a
+heartbeat each second to all the others.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.errors import AccessRefused, Refused, TopicNotFound
 from turbopump.protocol.headers.client import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
@@ -68,6 +69,8 @@ class Heartbeats:
         self._silent: set[str] = set()  # brokers whose failure was logged
         self.versions: dict[str, int] = {}
         """Address → version of the broker."""
+        self.refused: dict[str, AccessRefused] = {}
+        """Address → why access control of the broker refused the last heartbeat."""
 
     async def announce(self, to_all: bool = True) -> bool:
         """Sends heartbeats to the topics' masters, of consumers to slaves too; False: one failed, or none.
@@ -81,6 +84,13 @@ class Heartbeats:
         told = sorted(address for address in addresses if to_all or self._is_unaware(address))
         heard = await asyncio.gather(*(self._tell(address, described) for address in told))
         return bool(addresses) and all(heard)
+
+    async def refused_by_all(self) -> AccessRefused | None:
+        """Returns why access control of every broker of the topics refused the last heartbeat, else None."""
+        addresses = await self._addresses(masters_only=not self._describe().consumerDataSet)
+        if not addresses or not addresses <= self.refused.keys():
+            return None
+        return self.refused[min(addresses)]
 
     async def tell(self, address: str) -> bool:
         """Sends a heartbeat to one broker at once, whatever topics that broker has; False: it failed."""
@@ -96,7 +106,8 @@ class Heartbeats:
             succeeded = await self.announce(to_all)
             now = self._clock.monotonic()
             next_to_all = now + self._interval_s if to_all else next_to_all
-            pause_s = max(0.0, next_to_all - now) if succeeded else RETRY_S
+            may_wait = succeeded or self._are_failures_refusals()
+            pause_s = max(0.0, next_to_all - now) if may_wait else RETRY_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._due.wait()
@@ -181,15 +192,28 @@ class Heartbeats:
             )  # warn once, until it succeeds
             log.log(level, "Heartbeat to broker %s failed: %s", address, error)
             self._silent.add(address)
+            self._note(address, error)
             return False
         finally:
             self._under_way[address] -= 1
         if address in self._silent:
             self._silent.discard(address)
             log.info("Heartbeat to broker %s succeeds again", address)
+        self._note(address, None)
         self.versions[address] = answer.version
         self._told_at.setdefault(address, self._clock.monotonic())
         return True
+
+    def _are_failures_refusals(self) -> bool:
+        """Returns whether access control is why all failed: that rarely changes in a second."""
+        return bool(self._silent) and self._silent <= self.refused.keys()
+
+    def _note(self, address: str, error: Exception | None) -> None:
+        """Notes whether access control of the broker has refused a heartbeat; no answer leaves it open."""
+        if isinstance(error, AccessRefused):
+            self.refused[address] = error
+        elif not isinstance(error, OSError):
+            self.refused.pop(address, None)
 
     async def _beat(self, address: str, described: bodies.HeartbeatData) -> Command:
         told = described if self._short is None else self._short.message(address, described)

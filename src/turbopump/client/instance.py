@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client import discovery
+from turbopump.client.credentials import credentials_of, signer_of
 from turbopump.client.encryption import network_for
 from turbopump.client.errors import InvalidArgument, NoNameServer, Unreachable
 from turbopump.client.heartbeats import Heartbeats
@@ -112,6 +113,7 @@ class ClientInstance:
         self.name = name
         self.client_id = ""
         self._is_stream = is_stream
+        self.signer = signer_of(settings)
         self.router = Router(_BrokerRequests(self).routes())
         """The requests of brokers; members that join may add to it."""
         self.client = Client(
@@ -121,6 +123,7 @@ class ClientInstance:
             world.limits,
             connect_timeout_s=settings.connect_timeout,
             extra=marks(settings.namespace_v2) | (STREAM_MARKS if is_stream else {}),
+            sign=self.signer,
         )
         self.name_servers = NameServers(self.client, name_servers, world.chance)
         self.routes = RouteCache(self.name_servers, settings.mq_client_api_timeout)
@@ -191,15 +194,22 @@ class ClientInstance:
         self.heartbeats.renew()
 
     async def join_consumer(self, consumer: ConsumerMember) -> None:
-        """Adds a consumer and sends heartbeats. Raises InvalidArgument if its group has joined already."""
+        """Adds a consumer and sends heartbeats. Raises InvalidArgument if its group has joined already.
+
+        Raises AccessRefused if access control of all its brokers refuses it: it would never get a message.
+        """
         if consumer.group in self.consumers:
             raise InvalidArgument(
                 f"instance {self.name} already has a consumer of group {consumer.group}: "
                 "give this one another group or another instance_name"
             )
         self.consumers[consumer.group] = consumer
-        if not await self.heartbeats.announce():
-            self.heartbeats.renew()
+        if await self.heartbeats.announce():
+            return
+        if (refused := await self.heartbeats.refused_by_all()) is not None:
+            del self.consumers[consumer.group]
+            raise refused
+        self.heartbeats.renew()
 
     async def leave_producer(self, group: str) -> None:
         if self.producers.pop(group, None) is not None:
@@ -397,6 +407,8 @@ class ClientInstances:
         if instance is None:
             instance = ClientInstance(settings, name_servers, world, name, is_stream)
             self.named[instance.key] = instance
+        else:
+            _check_same_user(instance, settings)
         try:
             await instance.start()
         except BaseException:
@@ -415,6 +427,16 @@ class ClientInstances:
             if self.named.get(instance.key) is instance:
                 del self.named[instance.key]
             await instance.close()
+
+
+def _check_same_user(instance: ClientInstance, settings: ClientSettings) -> None:
+    """Raises InvalidArgument if a client would send its requests as another user, over shared connections."""
+    signer = instance.signer
+    if credentials_of(settings) != (signer and signer.credentials):
+        raise InvalidArgument(
+            f"clients of instance {instance.name} must have the same credentials: "
+            "give this one another instance_name"
+        )
 
 
 _by_loop: dict[asyncio.AbstractEventLoop, ClientInstances] = {}

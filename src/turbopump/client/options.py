@@ -34,6 +34,10 @@ class ClientOptions(TypedDict, total=False):
     tls_key_path: str
     tls_key_password: str
     socks_proxy_config: str
+    access_key: str
+    secret_key: str
+    security_token: str
+    credentials_file: str
     enable_trace: bool
     trace_topic: str
     trace_msg_batch_num: int

@@ -32,13 +32,15 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     unit: str = "",
+    secret: bool = False,
 ) -> T:
     """Returns the dataclass field of a setting: default, description, Java name, bounds and unit.
 
-    With `unit` "s" a number that looks like milliseconds is refused.
+    With `unit` "s" a number that looks like milliseconds is refused. The value of a `secret` is in no text:
+    no `repr`, error, log line or report.
     """
-    about = {"doc": doc, "java": java, "low": low, "high": high, "unit": unit}
-    return dataclasses.field(default=default, metadata=about)
+    about = {"doc": doc, "java": java, "low": low, "high": high, "unit": unit, "secret": secret}
+    return dataclasses.field(default=default, metadata=about, repr=not secret)
 
 
 class MessageModel(Enum):
@@ -149,9 +151,22 @@ class ClientSettings:
     )
     tls_cert_path: str = setting("", "PEM file of the client's certificate", "tls.client.certPath")
     tls_key_path: str = setting("", "PEM file of the client's key", "tls.client.keyPath")
-    tls_key_password: str = setting("", "password of the client's key", "tls.client.keyPassword")
+    tls_key_password: str = setting("", "password of the client's key", "tls.client.keyPassword", secret=True)
     socks_proxy_config: str = setting(
-        "", "JSON: networks and the SOCKS5 proxies to reach them", "socksProxyConfig"
+        "", "JSON: networks and the SOCKS5 proxies to reach them", "socksProxyConfig", secret=True
+    )
+    access_key: str = setting(
+        "", "name of the user as which all requests are signed; with `secret_key`", "AccessKey"
+    )
+    secret_key: str = setting("", "secret with which all requests are signed", "SecretKey", secret=True)
+    security_token: str = setting(
+        "", "token of temporary credentials, sent and signed with each request", "SecurityToken", secret=True
+    )
+    credentials_file: str = setting(
+        "",
+        "file of properties with AccessKey, SecretKey and perhaps SecurityToken, read when the client is "
+        "made; used without `access_key` (Apache's clients read `~/key` by default)",
+        "rocketmq.client.keyFile",
     )
     enable_trace: bool = setting(
         False, "write a record for each sent or consumed message to the trace topic", "enableTrace"
@@ -501,7 +516,7 @@ def check(settings: ClientSettings) -> None:
     """Raises InvalidArgument for the first value that has the wrong type or is out of bounds."""
     for field in dataclasses.fields(settings):
         value, about = getattr(settings, field.name), field.metadata
-        _check_type(field.name, value, field.default)
+        _check_type(field.name, value, field.default, about["secret"])
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         low, high = about["low"], about["high"]
@@ -517,13 +532,14 @@ def check(settings: ClientSettings) -> None:
         start_ms(settings.consume_timestamp, 0, "consume_timestamp")
 
 
-def _check_type(name: str, value: object, default: object) -> None:
+def _check_type(name: str, value: object, default: object, is_secret: bool) -> None:
     kind = type(default)
     if kind not in (bool, int, float, str) or type(value) is kind:
         return
     if kind is float and type(value) is int:
         return
-    raise InvalidArgument(f"{name} must be {_a(kind)}, got {value!r}")
+    shown = type(value).__name__ if is_secret else repr(value)
+    raise InvalidArgument(f"{name} must be {_a(kind)}, got {shown}")
 
 
 def _a(kind: type) -> str:
@@ -540,6 +556,10 @@ def _meant(kind: type[ClientSettings], name: str, value: Any) -> Any:
             return choice
     words = ", ".join(repr(choice.value) for choice in type(default))
     raise InvalidArgument(f"{name} must be one of {words}, or of {type(default).__name__}, got {value!r}")
+
+
+SECRETS = frozenset(field.name for field in dataclasses.fields(ClientSettings) if field.metadata["secret"])
+"""Settings whose values are in no text."""
 
 
 def every_name() -> frozenset[str]:

@@ -6,14 +6,18 @@ accepted and have no effect.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from turbopump.guard.config import KEYS, SECRET_KEYS, AccessConfig, TextNotAccepted, check_access
 from turbopump.protocol.addresses import MAX_PORT
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 
-PROTECTED = ("configBlackList", "configStorePath", "kvConfigPath")
-"""Keys that request 318 must not change."""
+PROTECTED = (
+    *("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "nameServerReads", "clusterName"),
+    *KEYS,
+)
+"""Keys that request 318 must not change: paths, and all of access control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,14 @@ class NamesrvConfig:
     name_servers: str = ""
     """Answer of /rocketmq/nsaddr: `host:port;host:port`; empty: the address of this server."""
 
+    name_server_reads: str = "open"
+    """Whether anybody may read routes while access control is on: open, or signed for known users only."""
+
+    cluster_name: str = "DefaultCluster"
+    """The name of the cluster in policies such as `Cluster:DefaultCluster`."""
+
+    access: AccessConfig = field(default_factory=AccessConfig)
+
     @classmethod
     def below_home(cls, home: str) -> "NamesrvConfig":
         """Returns the default configuration, with Apache's file paths below a user's `home`."""
@@ -83,19 +95,41 @@ class NamesrvConfig:
 def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, list[str]]:
     """Returns `config` changed by properties text, and the list of unknown keys; raises ConfigError."""
     changes: dict[str, Any] = {}
+    access: dict[str, Any] = {}
     unknown = []
     for entry in parse_properties(text):
         setting = SETTINGS.get(entry.key)
         if setting is not None:
             changes[setting[0]] = setting[1](entry)
+        elif (key := KEYS.get(entry.key)) is not None:
+            access[key.field] = _access_value(entry)
         elif entry.key not in WITHOUT_EFFECT:
             unknown.append(entry.key)
-    return replace(config, **changes), unknown
+    if access:
+        changes["access"] = replace(config.access, **access)
+    changed = replace(config, **changes)
+    if (fault := check_access(changed.access)) is not None:
+        raise ConfigError(fault.why, fault.key, 0)
+    return changed, unknown
 
 
 def properties(config: NamesrvConfig) -> dict[str, str]:
-    """Returns all settings as texts, by Apache's property names."""
-    return {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
+    """Returns all settings as texts, by Apache's property names; secrets as a mask."""
+    own = {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
+    return own | {name: key.show(getattr(config.access, key.field)) for name, key in KEYS.items()}
+
+
+def stored_properties(config: NamesrvConfig, before: bytes) -> dict[str, str]:
+    """Returns the settings for their file, whose contents are `before`: secrets that it has stay in it.
+
+    Those that came another way are not written.
+    """
+    kept = {entry.key: entry.value for entry in parse_properties(before) if entry.key in SECRET_KEYS}
+    return properties(config) | dict.fromkeys(SECRET_KEYS, "") | kept
+
+
+def known_keys() -> tuple[str, ...]:
+    return (*SETTINGS, *KEYS, *sorted(WITHOUT_EFFECT))
 
 
 def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
@@ -124,6 +158,22 @@ def _boolean(entry: ConfEntry) -> bool:
     if value not in ("true", "false"):
         raise ConfigError(f"must be true or false, got {entry.value!r}", entry.key, entry.line)
     return value == "true"
+
+
+def _access_value(entry: ConfEntry) -> Any:
+    key, text = KEYS[entry.key], entry.value.strip()
+    try:
+        return key.read(text)
+    except TextNotAccepted:
+        got = "another text" if key.is_secret else repr(text)
+        raise ConfigError(f"must be {key.accepts}, got {got}", entry.key, entry.line) from None
+
+
+def _reads(entry: ConfEntry) -> str:
+    value = entry.value.strip().lower()
+    if value not in ("open", "signed"):
+        raise ConfigError(f"must be open or signed, got {entry.value!r}", entry.key, entry.line)
+    return value
 
 
 def _plain(entry: ConfEntry) -> str:
@@ -156,8 +206,13 @@ SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
     "configBlackList": ("config_black_list", _plain),
     "httpPort": ("http_port", _integer(-1, MAX_PORT)),
     "namesrvAddr": ("name_servers", _plain),
+    "nameServerReads": ("name_server_reads", _reads),
+    "clusterName": ("cluster_name", _plain),
 }
-"""Property name to field and reader. `httpPort` and `namesrvAddr` are Turbopump's, the others Apache's."""
+"""Property name to field and reader, but for the keys of access control, which brokers have too.
+
+`httpPort`, `namesrvAddr` and `nameServerReads` are Turbopump's, the others Apache's.
+"""
 
 WITHOUT_EFFECT = frozenset(
     (
@@ -188,4 +243,4 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
-assert {field for field, _ in SETTINGS.values()} == {field.name for field in fields(NamesrvConfig)}
+assert {name for name, _ in SETTINGS.values()} | {"access"} == {one.name for one in fields(NamesrvConfig)}

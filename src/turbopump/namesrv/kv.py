@@ -112,13 +112,13 @@ class KeyValueTable:
             raise SystemFailure(f"cannot write the key-value table: {error}") from error
 
 
-def replace_file(disk: Disk, path: str, content: bytes) -> None:
+def replace_file(disk: Disk, path: str, content: bytes, private: bool = False) -> None:
     """Replaces a small file atomically; the previous content stays as `.bak`."""
     directory = os.path.dirname(path) or "."
     disk.make_dirs(directory)
-    disk.write(path + ".tmp", content)
+    disk.write(path + ".tmp", content, private=private)
     if disk.exists(path):
-        disk.write(path + ".bak", disk.read(path))
+        disk.write(path + ".bak", disk.read(path), private=private)
     disk.rename(path + ".tmp", path)
     disk.sync_dir(directory)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys
+from turbopump.guard.config import SECRET_KEYS
+from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys, stored_properties
 from turbopump.namesrv.kv import ORDER_TOPIC_CONFIG, KeyValueTable, replace_file
 from turbopump.namesrv.routes import (
     BrokerRegistration,
@@ -328,14 +329,23 @@ class NamesrvHandlers:
 
     async def _keep(self, changed: NamesrvConfig) -> None:
         if changed.config_store_path:
-            content = pack_properties(properties(changed))
             try:
-                await asyncio.to_thread(replace_file, self._disk, changed.config_store_path, content)
+                await asyncio.to_thread(self._store_config, changed)
             except OSError as error:
                 raise SystemFailure(f"cannot write the configuration: {error}") from error
         self.config = changed
         self._routes.support_acting_master = changed.support_acting_master
         self._routes.delete_topic_with_registration = changed.delete_topic_with_registration
+
+    def _store_config(self, changed: NamesrvConfig) -> None:
+        path = changed.config_store_path
+        before = self._disk.read(path) if self._disk.exists(path) else b""
+        try:
+            stored = stored_properties(changed, before)
+        except ConfigError:  # that file is no configuration: nothing of it is kept
+            stored = stored_properties(changed, b"")
+        private = any(stored[key] for key in SECRET_KEYS)
+        replace_file(self._disk, path, pack_properties(stored), private)
 
     def _watch(self, connection: Connection) -> None:
         """Has the brokers that registered on a connection removed when the connection ends."""

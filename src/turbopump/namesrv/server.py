@@ -3,9 +3,13 @@
 Several name servers may run in one process, beside brokers: there is no global state.
 """
 
+import asyncio
 import logging
+import os
 from collections.abc import Callable
 
+from turbopump.auth.needs import OPEN_AT_NAME_SERVER
+from turbopump.guard.control import AccessControl, ControlPlace, signer_of
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
 from turbopump.namesrv.requests import NamesrvHandlers
@@ -49,12 +53,13 @@ class NameServer:
         self._requests = NamesrvHandlers(
             config, self._routes, self._values, clock, disk, self._removed, self._notify
         )
-        self._router = Router(self._requests.routes())
+        self._control = self._access_control(config, disk)
+        self._router = self._guarded_router()
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
         self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
-        self._client = Client(network, clock)
+        self._client = Client(network, clock, sign=signer_of(config.access))
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False
@@ -69,6 +74,8 @@ class NameServer:
         """Loads the key-value table and listens; returns the port. Raises OSError if an address is taken."""
         config = self._requests.config
         self._values.load()
+        if self._control is not None:
+            await asyncio.to_thread(self._control.open)
         try:
             self.port = await self._server.start(config.bind_address, config.listen_port)
             if config.http_port >= 0:
@@ -77,6 +84,8 @@ class NameServer:
             await self._server.stop(0)
             raise
         self._tasks.start(self._expire(), name="expire brokers")
+        for work in () if self._control is None else self._control.tasks:
+            self._tasks.start(work(), name="access control")
         log.info("Name server listens on %s:%d", config.bind_address, self.port)
         return self.port
 
@@ -89,6 +98,25 @@ class NameServer:
         await self._server.stop(drain_s)
         await self._router.close()
         await self._client.close()
+        if self._control is not None:
+            await self._control.close()
+
+    def _access_control(self, config: NamesrvConfig, disk: Disk) -> AccessControl | None:
+        """Returns this server's access control; None: everybody may do everything."""
+        if not config.access.is_on:
+            return None
+        place = ControlPlace(
+            cluster=config.cluster_name,
+            directory=os.path.dirname(config.kv_config_path),
+            open_codes=OPEN_AT_NAME_SERVER if config.name_server_reads == "open" else frozenset(),
+        )
+        return AccessControl(config.access, place, disk, asyncio.to_thread, self._clock)
+
+    def _guarded_router(self) -> Router:
+        routes = self._requests.routes()
+        if self._control is None:
+            return Router(routes)
+        return Router({**routes, **self._control.routes()}, before=(self._control.link,))
 
     async def _expire(self) -> None:
         while True:

@@ -1,6 +1,7 @@
 """Shows values in a shell and in a notebook: short, as tables, with everything escaped.
 
 In: structs, dataclasses, mappings, sequences. Out: text. Long values are cut, with the number of items.
+Fields that a class names in `HIDDEN` are left out: secrets.
 """
 
 import dataclasses
@@ -90,7 +91,10 @@ def _fields(value: object) -> list[tuple[str, object]] | None:
         pairs = [
             (field.name, getattr(value, field.name), field.default) for field in dataclasses.fields(value)
         ]
-    return [(name, part) for name, part, default in pairs if not _is_default(part, default)]
+    hidden = getattr(value, "HIDDEN", ())  # secrets
+    return [
+        (name, part) for name, part, default in pairs if name not in hidden and not _is_default(part, default)
+    ]
 
 
 def _defaults(kind: type[msgspec.Struct]) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ classes and no other exception.
 
 from typing import ClassVar
 
+from turbopump.protocol.access_refusals import access_refusal
 from turbopump.protocol.codes import ResponseCode
 
 
@@ -99,6 +100,22 @@ class NoPermission(KnownRefusal):
     """The operation is forbidden, for example by the permission of the topic or broker."""
 
     CODE = ResponseCode.NO_PERMISSION
+
+
+class AccessRefused(NoPermission):
+    """Access control refused the request; the text says what to do. `code` is 16, or 1 of servers of 4.x."""
+
+    def __init__(self, code: int, remark: str, reason: str, advice: str) -> None:
+        super().__init__(remark)
+        self.code = int(code)
+        self.reason = reason
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{_name(self.code)}: {self.reason}; {self.advice}"
+
+    def __reduce__(self) -> tuple[type["AccessRefused"], tuple[int, str, str, str]]:
+        return AccessRefused, (self.code, self.remark, self.reason, self.advice)
 
 
 class TopicNotFound(KnownRefusal):
@@ -245,6 +262,8 @@ REFUSALS: dict[int, type[Refused]] = {int(kind.CODE): kind for kind in KnownRefu
 
 def refusal(code: int, remark: str | None) -> Refused:
     """Returns the exception for the code and remark of an answer."""
+    if (access := access_refusal(code, remark or "")) is not None:
+        return AccessRefused(code, remark or "", *access)
     kind = REFUSALS.get(code)
     if kind is not None and issubclass(kind, KnownRefusal):
         return kind(remark or "")

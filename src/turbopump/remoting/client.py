@@ -13,7 +13,7 @@ from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.packed_send import PackedSend
-from turbopump.remoting.connection import Connection, ConnectionClosed, ConnectionGroup
+from turbopump.remoting.connection import Connection, ConnectionClosed, ConnectionGroup, Sign
 from turbopump.remoting.dialled import DialledConnection
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
@@ -45,8 +45,9 @@ class Client:
         limits: Limits | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         extra: Mapping[str, str] | None = None,
+        sign: Sign | None = None,
     ) -> None:
-        """`extra` are header fields that are added to every request."""
+        """`extra` are header fields that are added to every request; `sign` then signs it."""
         self._network = network
         self._clock = clock
         self._router = router or Router({})
@@ -57,6 +58,7 @@ class Client:
         self._tasks = Tasks(log)
         self._dials: dict[str, asyncio.Task[DialledConnection]] = {}
         self.extra = dict(extra or {})
+        self._sign = sign
         self._retired: set[Connection] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._closed = False
@@ -169,7 +171,7 @@ class Client:
             host, port = split_address(address)
         except ValueError as error:
             raise Unaddressable(str(error)) from None
-        connection = DialledConnection(self._router.serve, self._group)
+        connection = DialledConnection(self._router.serve, self._group, self._sign)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._network.connect(lambda: connection, host, port)

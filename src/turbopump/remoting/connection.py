@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
         "_reading",
         "_seen",
         "_serve",
+        "_sign",
         "_silent_since",
         "_transport",
         "_unfinished",
@@ -126,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._calls = Calls(self._loop, self._late)
         self._post: Callable[[bytes], None] = self.write
         """Writes a request."""
+        self._sign: Sign | None = None
         self.in_flight = 0
         self.bytes_in_flight = 0
         self.saturated = False
@@ -170,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def send_oneway(self, request: Command | PackedSend) -> None:
         """Writes a request to the peer, marked as one-way, so that no answer comes."""
+        if self._sign is not None:
+            self._sign(request)
         opaque = self._calls.next_opaque()
         if isinstance(request, PackedSend):
             self._post(request.frame(opaque, ONEWAY))
@@ -196,6 +200,8 @@ class Connection(asyncio.Protocol):
         calls = self._calls
         if len(calls) >= self._limits.calls_in_flight:
             raise TooManyCalls(f"{self} has {len(calls)} requests unanswered")
+        if self._sign is not None:
+            self._sign(request)
         opaque = calls.next_opaque()
         if isinstance(request, PackedSend):
             data = request.frame(opaque)
@@ -523,6 +529,8 @@ class Connection(asyncio.Protocol):
 
 Serve = Callable[[Connection, list[Frame]], None]
 """Serves the frames of a read event."""
+Sign = Callable[[Command | PackedSend], None]
+"""Adds identity and signature to a request, in place, right before it becomes bytes."""
 Shortcut = Callable[[Connection, bytes], tuple[int, bytes]]
 """Serves what it knows at the front of a read event; returns how many bytes that took, and the answers."""
 

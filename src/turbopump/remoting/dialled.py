@@ -8,19 +8,30 @@ import asyncio
 from turbopump.protocol.command import RESPONSE, decode
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import HEAD, JSON
-from turbopump.remoting.connection import Connection, ConnectionClosed, ConnectionGroup, Serve, SpeaksHttp
+from turbopump.remoting.connection import (
+    Connection,
+    ConnectionClosed,
+    ConnectionGroup,
+    Serve,
+    Sign,
+    SpeaksHttp,
+)
 from turbopump.remoting.request_buffer import RequestBuffer
 
 HTTP = b"HTTP/"
 
 
 class DialledConnection(Connection):
-    """Connection that a client opened, and on which it sends requests."""
+    """Connection that a client opened, and on which it sends requests, each passed to `sign` if there is one.
+
+    Requests of servers to their clients have no signature, and neither have answers.
+    """
 
     __slots__ = ("_is_http", "_requests", "_waiters")
 
-    def __init__(self, serve: Serve, group: ConnectionGroup) -> None:
+    def __init__(self, serve: Serve, group: ConnectionGroup, sign: Sign | None = None) -> None:
         super().__init__(serve, group)
+        self._sign = sign
         self._requests = RequestBuffer(self._send, self._calls, self._loop)
         self._post = self._requests.add
         self._waiters: list[asyncio.Future[None]] = []  # of `writable`

@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
+
+PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o644
 
 Buffer = mmap.mmap | bytearray
 
@@ -124,8 +128,14 @@ class Disk(Protocol):
         """Syncs the whole file system that holds `path`: quicker than thousands of files one by one."""
 
     def read(self, path: str) -> bytes: ...
-    def write(self, path: str, data: bytes, sync: bool = True) -> None:
-        """Replaces a whole small file in place; for an atomic change write another name and rename it."""
+    def write(self, path: str, data: bytes, sync: bool = True, private: bool = False) -> None:
+        """Replaces a whole small file in place; for an atomic change write another name and rename it.
+
+        A private file can be read by the user of this process alone (mode 600).
+        """
+
+    def mode(self, path: str) -> int:
+        """Returns the permission bits of a file."""
 
     def modified_ms(self, path: str) -> int: ...
     def usage(self, path: str) -> Usage: ...
@@ -303,12 +313,15 @@ class SystemDisk:
         with open(path, "rb") as file:
             return file.read()
 
-    def write(self, path: str, data: bytes, sync: bool = True) -> None:
-        with open(path, "wb") as file:
+    def write(self, path: str, data: bytes, sync: bool = True, private: bool = False) -> None:
+        with open(path, "wb", opener=_open_private if private else None) as file:
             file.write(data)
             if sync:
                 file.flush()
                 _fdatasync(file.fileno())
+
+    def mode(self, path: str) -> int:
+        return stat.S_IMODE(os.stat(path).st_mode)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -414,6 +427,12 @@ class SystemWorkers:
         self._urgent.close()
         for executor in (self._ordinary, self._readers):
             executor.shutdown(wait=True)
+
+
+def _open_private(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags, PRIVATE_MODE)
+    os.fchmod(descriptor, PRIVATE_MODE)  # the file may have been there, with another mode
+    return descriptor
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
+from turbopump.runtime.disk import PRIVATE_MODE, AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
 from turbopump.testing.memory import MemoryLock
 from turbopump.testing.simulated_files import DirectoryTree, PendingSync, SimulatedFile, Survival, parent_of
 
@@ -139,12 +139,18 @@ class SimulatedDisk:
         self.operation()
         return bytes(self._names.find(path).pages)
 
-    def write(self, path: str, data: bytes, sync: bool = True) -> None:
+    def write(self, path: str, data: bytes, sync: bool = True, private: bool = False) -> None:
         file = self.open_plain(path, create=True)
+        if private:
+            self._names.find(path).mode = PRIVATE_MODE
         file.truncate(0)
         file.write_at(0, data)
         if sync:
             file.sync()
+
+    def mode(self, path: str) -> int:
+        self.operation()
+        return self._names.find(path).mode
 
     def modified_ms(self, path: str) -> int:
         self.operation()

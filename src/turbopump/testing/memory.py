@@ -12,7 +12,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
+from turbopump.runtime.disk import (
+    PRIVATE_MODE,
+    PUBLIC_MODE,
+    AlreadyLocked,
+    Buffer,
+    Entry,
+    Lock,
+    MappedFile,
+    PlainFile,
+    Usage,
+)
 from turbopump.testing.simulated_files import check_name
 
 T = TypeVar("T")
@@ -104,8 +114,11 @@ class MemoryDisk:
     def read(self, path: str) -> bytes:
         return bytes(self._find(path).buffer[:])
 
-    def write(self, path: str, data: bytes, sync: bool = True) -> None:
-        self._put(path, data)
+    def write(self, path: str, data: bytes, sync: bool = True, private: bool = False) -> None:
+        self._put(path, data).mode = PRIVATE_MODE if private else PUBLIC_MODE
+
+    def mode(self, path: str) -> int:
+        return self._find(path).mode
 
     def modified_ms(self, path: str) -> int:
         return self._find(path).modified_ms
@@ -162,16 +175,17 @@ class MemoryWorkers:
 class _Content:
     """Content of a file: bytes until the first change, then a bytearray or the pages of a map."""
 
-    __slots__ = ("buffer", "modified_ms")
+    __slots__ = ("buffer", "mode", "modified_ms")
 
-    def __init__(self, buffer: Buffer | bytes, modified_ms: int) -> None:
+    def __init__(self, buffer: Buffer | bytes, modified_ms: int, mode: int = PUBLIC_MODE) -> None:
         self.buffer = buffer
+        self.mode = mode
         self.modified_ms = modified_ms
 
     def copy(self) -> "_Content":
         if isinstance(self.buffer, mmap.mmap):
-            return _Content(_pages(self.buffer[:]), self.modified_ms)
-        return _Content(bytes(self.buffer), self.modified_ms)  # bytes are not copied
+            return _Content(_pages(self.buffer[:]), self.modified_ms, self.mode)
+        return _Content(bytes(self.buffer), self.modified_ms, self.mode)  # bytes are not copied
 
     def mappable(self, writable: bool) -> None:
         if not self.buffer:

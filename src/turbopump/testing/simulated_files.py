@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import Entry
+from turbopump.runtime.disk import PUBLIC_MODE, Entry
 
 SECTOR = 512
 BLOCK = 128 * SECTOR  # compared at once, before its sectors are
@@ -62,6 +62,7 @@ class SimulatedFile:
         self.durable = bytearray(durable)
         self.allocated = allocated
         self.modified_ms = clock.now_ms()
+        self.mode = PUBLIC_MODE
 
     def dirty_sectors(self) -> list[int]:
         return sorted(self.pages.touched.union(_differing(self.pages, self.believed)))
@@ -87,7 +88,7 @@ class SimulatedFile:
         node = SimulatedFile(self._clock, bytes(self.pages), self.allocated)
         node.pages.touched.update(self.pages.touched)
         node.believed, node.durable = bytearray(self.believed), bytearray(self.durable)
-        node.modified_ms = self.modified_ms
+        node.modified_ms, node.mode = self.modified_ms, self.mode
         return node
 
     def after_crash(self, chance: Chance, survival: Survival) -> "SimulatedFile":
@@ -100,7 +101,7 @@ class SimulatedFile:
         _copy_sectors(content, self.pages, kept)
         content = content[:size] + bytes(max(0, size - len(content)))
         node = SimulatedFile(self._clock, bytes(content), self.allocated)
-        node.modified_ms = self.modified_ms
+        node.modified_ms, node.mode = self.modified_ms, self.mode
         return node
 
 

@@ -99,7 +99,7 @@ def test_old_spellings_still_set_the_file_sizes() -> None:
             "enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers=one-a:1\ndLegerSelfId=one",
             "line 5: dLegerSelfId: dLegerSelfId must be a letter and a number, like n0, got 'one'",
         ),
-        ("aclEnable=true", "line 2: aclEnable: 'true' is not supported yet"),
+        ("aclEnable=true", "line 2: aclEnable: needs the accounts: set authAccountsPath"),
         ("minInSyncReplicas=3", "line 2: minInSyncReplicas: must not be more than inSyncReplicas"),
         ("brokerId=1", "line 2: brokerId: a master must have the id 0, got 1"),
         ("listenPort=2", "line 2: listenPort: the fast port"),

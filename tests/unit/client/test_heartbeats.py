@@ -12,7 +12,7 @@ from turbopump.client.routes import RouteCache
 from turbopump.protocol.bodies import HeartbeatData, ProducerData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
-from turbopump.protocol.errors import Refused
+from turbopump.protocol.errors import AccessRefused, Refused
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -63,3 +63,25 @@ def test_a_broker_that_does_not_know_the_group_gets_a_heartbeat_in_a_second() ->
 
 def test_a_broker_that_is_just_getting_a_heartbeat_gets_no_second_one() -> None:
     assert _beats_within_two_seconds(asked_after_s=ANSWER_S / 2) == 1
+
+
+def test_a_refusal_of_all_brokers_is_known_until_one_accepts() -> None:
+    played = SlowToConnect()
+    played.on(BROKER_A, RequestCode.HEART_BEAT, lambda request: reply(request, 16, "check signature failed."))
+
+    async def scene() -> tuple[AccessRefused | None, AccessRefused | None]:
+        client: Client = played  # type: ignore[assignment]
+        described = HeartbeatData("me", [ProducerData("p")], [])
+        routes = RouteCache(NameServers(client, [NAMESRV], Chance(1)))
+        beats = Heartbeats(client, routes, VirtualClock(), lambda: ["t"], lambda: described)
+        assert await beats.refused_by_all() is None, "nothing was asked yet"
+        assert not await beats.announce()
+        before = await beats.refused_by_all()
+        played.on(BROKER_A, RequestCode.HEART_BEAT, reply)
+        assert await beats.announce()
+        return before, await beats.refused_by_all()
+
+    before, after = run_virtual(scene())
+    assert before is not None
+    assert before.remark == "check signature failed."
+    assert after is None

@@ -1,9 +1,10 @@
+import pickle
 from typing import Any
 
 import pytest
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
 
-from turbopump.client.errors import SendFailed
+from turbopump.client.errors import SendFailed, SendRefused
 from turbopump.client.message import Message, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
 from turbopump.client.produce.sender import Sender
@@ -11,7 +12,7 @@ from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
-from turbopump.protocol.errors import MessageIllegal, ServiceNotAvailable, TopicNotFound
+from turbopump.protocol.errors import AccessRefused, MessageIllegal, ServiceNotAvailable, TopicNotFound
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -114,3 +115,32 @@ def test_no_time_no_try() -> None:
     cluster = cluster_of({"t": 1}, a=BROKER_A)
     with pytest.raises(TimeoutError):
         send(cluster, Message("t", b"x"), timeout_s=0)
+
+
+def refused(request: Command) -> Command:
+    return reply(request, 16, "check signature failed.")
+
+
+def test_a_send_that_access_control_refuses_is_not_repeated_at_the_same_broker() -> None:
+    cluster = cluster_of({"t": 4}, a=BROKER_A)
+    cluster.on(BROKER_A, SEND, refused)
+    with pytest.raises(SendRefused, match="What to do: secret_key must be the secret") as caught:
+        send(cluster, Message("t", b"x"))
+    assert isinstance(caught.value, AccessRefused)
+    assert (caught.value.code, caught.value.remark) == (16, "check signature failed.")
+    assert len(sent(cluster)) == 1
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again)) == (SendRefused, str(caught.value))
+
+
+def test_a_send_that_access_control_refuses_goes_to_a_broker_that_knows_the_user() -> None:
+    cluster = cluster_of({"t": 4}, a=BROKER_A, b=BROKER_B)
+    cluster.on(BROKER_A, SEND, refused)
+    cluster.on(BROKER_B, SEND, stored)
+    assert send(cluster, Message("t", b"x")).queue.broker == "b"
+    assert len(sent(cluster)) <= 2
+    cluster.on(BROKER_B, SEND, refused)
+    cluster.asked.clear()
+    with pytest.raises(SendRefused):
+        send(cluster, Message("t", b"x"))
+    assert len(sent(cluster)) == 2

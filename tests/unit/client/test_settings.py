@@ -7,10 +7,11 @@ import pytest
 
 from turbopump.client import settings
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.running_info import SECRETS, settings_as_text
+from turbopump.client.group.running_info import settings_as_text
 from turbopump.client.settings import (
     NOT_NEEDED,
     NOT_OFFERED,
+    SECRETS,
     ConsumeFromWhere,
     ConsumerSettings,
     MessageModel,

@@ -3,7 +3,8 @@
 Apache sets any field of a running broker and rewrites its file. Here a change that would take no effect is
 refused with what to do instead, and a change that does take effect lasts until the broker stops: only the
 operator writes the file. A key that names a path, a class or a command is always refused: with Apache's
-brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246).
+brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246). So is each key of access
+control, which nobody switches off over the network. A secret is shown as a mask.
 """
 
 import logging
@@ -12,6 +13,7 @@ from collections.abc import Callable
 
 from turbopump.broker import settings
 from turbopump.broker.config import BrokerConfig, change, show
+from turbopump.guard.config import KEYS as ACCESS_KEYS
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
@@ -87,7 +89,7 @@ class ConfigurationHandler:
 
 
 def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
-    if NEVER.search(key) or key in config.remote.black_list:
+    if NEVER.search(key) or key in config.remote.black_list or key in ACCESS_KEYS:
         raise NoPermission("Can not update config in black list.")
     key = settings.ALIASES.get(key, key)
     row = settings.SETTINGS.get(key)

@@ -55,6 +55,7 @@ async def build(context: Context) -> ConsumePart:
         context.chance,
         unpack_host(store.log.store_host)[0],
         writable=lambda: context.may(WRITE),
+        permit=context.permit,
     )
 
     def configure(config: BrokerConfig) -> None:
@@ -62,7 +63,7 @@ async def build(context: Context) -> ConsumePart:
         pulls.configure(config.polling)
 
     return ConsumePart(
-        routes={**send_back.routes(), **QueryHandler(store, tables.topics).routes()},
+        routes={**send_back.routes(), **QueryHandler(store, tables.topics, context.permit).routes()},
         main_routes=pulls.routes(),
         configure=configure,
         answer_waiting=pulls.close,

@@ -6,6 +6,7 @@ not exist counts as an empty one, as with Apache; only a key without a message h
 
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import TopicTable
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.offsets import (
@@ -29,9 +30,11 @@ NOTHING = "can not find message, maybe time range not correct"
 class QueryHandler:
     """Handles queries for messages by key or log offset, and for queue offsets and store times."""
 
-    def __init__(self, store: Storage, topics: TopicTable) -> None:
+    def __init__(self, store: Storage, topics: TopicTable, permit: Permit = permit_all) -> None:
+        """`permit` is asked about the topic of a message that is read by its log offset alone."""
         self._store = store
         self._topics = topics
+        self._permit = permit
 
     def routes(self) -> Routes:
         return {
@@ -68,6 +71,8 @@ class QueryHandler:
         """Answers with the record at a log offset; raises SystemFailure if there is none."""
         offset = request.header.offset
         record = self._store.log.look_up(offset)
+        if record is not None:
+            self._permit(request, record)
         data = None if record is None else self._store.log.read(offset, record.size)
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")

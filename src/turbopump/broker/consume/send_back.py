@@ -15,6 +15,7 @@ from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, TopicTable
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -47,7 +48,9 @@ class SendBackHandler:
         chance: Chance,
         broker_ip: str,
         writable: Callable[[], bool] = lambda: True,
+        permit: Permit = permit_all,
     ) -> None:
+        """`permit` is asked about the message that is to be copied."""
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -57,13 +60,14 @@ class SendBackHandler:
         self._chance = chance
         self._broker_ip = broker_ip
         self._writable = writable
+        self._permit = permit
 
     def routes(self) -> Routes:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: Route(ConsumerSendMsgBackRequest, self.send_back)}
 
     def send_back(self, request: Request[ConsumerSendMsgBackRequest]) -> Command | None:
         """Stores a copy for retry or as dead letter; returns the answer, or None if it follows when safe."""
-        draft = self._copy(request.header, request.command.version)
+        draft = self._copy(request)
         if draft is None:
             return reply(request.command)
         try:
@@ -84,8 +88,9 @@ class SendBackHandler:
         if draft.queue.topic == dlq_topic(group):
             self._traffic.dead_letters[group, topic] += 1
 
-    def _copy(self, header: ConsumerSendMsgBackRequest, version: int) -> Draft | None:
+    def _copy(self, request: Request[ConsumerSendMsgBackRequest]) -> Draft | None:
         """Returns the copy to store, None if the group has no retry queues; raises Refused as Apache does."""
+        header, version = request.header, request.command.version
         group = self._groups.find_or_create(header.group)
         if group is None:
             raise GroupNotFound(f"subscription group not exist, {header.group} {FAQ}")
@@ -100,6 +105,7 @@ class SendBackHandler:
         record = self._store.log.look_up(header.offset)
         if record is None:
             raise SystemFailure(f"look message by offset failed, {header.offset}")
+        self._permit(request, record)
         # The record is the whole batch; a consumer that is refused sends a copy of the one message instead.
         if record.sys_flag & INNER_BATCH:
             raise MessageIllegal("a message of an inner batch cannot be sent back: send a copy of it")

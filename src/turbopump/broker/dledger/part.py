@@ -1,7 +1,9 @@
 """Builds the part of a broker in a DLedger group: a leader writes its tables, a follower takes them."""
 
 import asyncio
+from functools import partial
 
+from turbopump.broker.access.part import USERS_FILE, AccessPart
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
@@ -41,6 +43,7 @@ async def build(context: Context) -> ReplicaPart:
 
 async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
     store, tables, files = context.store, context.tables, context.files
+    users = context.part(AccessPart).users
     slave_commits.forget(files)
 
     def all_tables() -> list[Table]:
@@ -51,6 +54,8 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
             Table(FILTER_FILE, tables.filters.dump()),
             Table(REQUEST_MODES_FILE, tables.request_modes.dump()),
         ]
+        if users is not None:
+            live.append(Table(USERS_FILE, users.contents()))
         progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
         return [*live, *(Table(name, data) for name, data in progress if data is not None)]
 
@@ -88,6 +93,8 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
     # Before any request is served: a topic must be in the log before its first message.
     files.on_saved = saved
     context.table_files.publish = publish
+    if users is not None:
+        users.publish = partial(written.publish, USERS_FILE)
     deleted = set() if context.adopts_topics else _without_entry(tables.topics, store.queues)
     changes = TopicChanges(written, tables.topics, deleted, store.queues.delete_topic)
     context.topic_listeners.append(changes)
@@ -100,6 +107,8 @@ async def _leader(context: Context, member: GroupMember) -> ReplicaPart:
 
     async def close() -> None:
         files.on_saved = context.table_files.publish = None
+        if users is not None:
+            users.publish = None
 
     requests = RaftHandler(member, store, tables.offsets, context.config().identity, lambda: context.address)
     given = GivenOffsetHandler(context.part(ConsumePart).reused)
@@ -133,6 +142,7 @@ async def _follower(context: Context, member: GroupMember) -> ReplicaPart:
         context.role,
         consume.reused,
         consume.pulls.master_seen,
+        context.part(AccessPart).takes(),
     )
     copies = TableCopies(store.log, store.queues, context.files, take_into(tables, broker))
     held = HeldTables(broker.table)

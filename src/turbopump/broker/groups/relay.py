@@ -9,11 +9,13 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from turbopump.auth.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.log import Log
 from turbopump.broker.topics import TopicTable
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol.bodies import GetConsumerStatusBody, WireQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.command import NOT_SET, Command, reply
@@ -39,6 +41,8 @@ MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that are merged into
 RELAY_SINCE = 62  # V3_1_8_SNAPSHOT
 STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
 
+SIGNED_BY = frozenset((ACCESS_KEY, SECURITY_TOKEN, SIGNATURE))
+
 
 class ConsumerRelay:
     """Relays requests of tools to the consumers of a group."""
@@ -50,12 +54,15 @@ class ConsumerRelay:
         groups: SubscriptionGroups,
         messages: Log,
         broker_name: str,
+        permit: Permit = permit_all,
     ) -> None:
+        """`permit` is asked about the message that a consumer is to be sent."""
         self._members = members
         self._topics = topics
         self._groups = groups
         self._messages = messages
         self._broker_name = broker_name
+        self._permit = permit
         self._calls = ConcurrencyLimit(MAX_UNANSWERED)
 
     def routes(self) -> Routes:
@@ -69,7 +76,7 @@ class ConsumerRelay:
         """Asks one consumer for its running info and returns the consumer's answer."""
         header = request.header
         return await self._ask(
-            request.command, header.consumerGroup, header.clientId, request.command.ext or {}
+            request.command, header.consumerGroup, header.clientId, _unsigned(request.command)
         )
 
     async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Command:
@@ -78,14 +85,14 @@ class ConsumerRelay:
         The request also has the flags that 5.x clients read.
         """
         header = request.header
-        fields = dict(request.command.ext or {}) | {"brokerName": self._broker_name}
+        fields = _unsigned(request.command) | {"brokerName": self._broker_name}
         topic = self._topics.find(header.topic) if header.topic else None
         if topic is not None:
             fields["topicSysFlag"] = str(topic.sys_flag)
         group = self._groups.find(header.consumerGroup)
         if group is not None:
             fields["groupSysFlag"] = str(group.sys_flag)
-        record = self._record(header.msgId)
+        record = self._record(request)
         return await self._ask(request.command, header.consumerGroup, header.clientId, fields, record)
 
     async def status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
@@ -132,13 +139,20 @@ class ConsumerRelay:
         relayed.language, relayed.version = answer.language, answer.version
         return relayed
 
-    def _record(self, offset_id: str | None) -> bytes:
-        _, _, offset = parse_offset_id(offset_id or "")
+    def _record(self, request: Request[ConsumeMessageDirectlyRequest]) -> bytes:
+        _, _, offset = parse_offset_id(request.header.msgId or "")
         record = self._messages.look_up(offset)
+        if record is not None:
+            self._permit(request, record)
         data = self._messages.read(offset, record.size) if record is not None else None
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
         return data
+
+
+def _unsigned(command: Command) -> dict[str, str]:
+    """Returns the fields of a request without who signed it: its receiver could send it again as his own."""
+    return {name: value for name, value in (command.ext or {}).items() if name not in SIGNED_BY}
 
 
 async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[WireQueue, int]]:

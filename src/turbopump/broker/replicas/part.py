@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from turbopump.broker.access.part import USERS_FILE, AccessPart
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
@@ -66,6 +67,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     config, store, tables = context.config(), context.store, context.tables
     rules, files = config.replication, context.files
     slave_commits.forget(files)
+    users = context.part(AccessPart).users
     pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE, REQUEST_MODES_FILE)
 
     def all_tables() -> list[Table]:
@@ -79,6 +81,8 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         ]
         progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
         end = store.log.end
+        if users is not None:
+            live.append((USERS_FILE, users.contents(), 0))
         return [*live, *((name, data, end) for name, data in progress if data is not None)]
 
     def transactions() -> bytes | None:
@@ -126,6 +130,11 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         port = listening.ha_port or context.port + HA_PORT_STEP
         await master.start(listening.bind_address, port)
         files.on_saved = saved
+        if users is not None:
+            users.publish = publish_users
+
+    async def publish_users(contents: bytes) -> None:
+        master.push_table(USERS_FILE, contents)
 
     def slaves_changed() -> None:
         """Has appends announced to the master's side only while a slave is connected."""
@@ -135,6 +144,8 @@ async def _master(context: Context, run: int) -> ReplicaPart:
 
     async def close() -> None:
         store.log.on_growth = files.on_saved = None
+        if users is not None:
+            users.publish = None
         await master.stop()
 
     acknowledgement = context.writer.acknowledgement
@@ -175,6 +186,7 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.role,
         consume.reused,
         consume.pulls.master_seen,
+        context.part(AccessPart).takes(),
     )
     progress = context.role.progress
     comparison = LogComparison(context.client, store.replica)

@@ -6,8 +6,9 @@ of the log is in `replication/slave.py`.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 FIRST_REFRESH_S = 0.1
 MAX_REFRESH_S = 2.0
 
+EMPTY: Mapping[str, Callable[[bytes], None]] = MappingProxyType({})
+
 
 class SlaveBroker:
     """Tells a slave where its master is and takes the master's tables (`replication.slave.SlaveListener`)."""
@@ -54,8 +57,12 @@ class SlaveBroker:
         role: RoleChange,
         reused: SlaveReusedOffsets,
         master_seen: Callable[[bool], None],
+        more_tables: Mapping[str, Callable[[bytes], None]] = EMPTY,
     ) -> None:
-        """`master_seen` is called with whether consumers find the master, when that may have changed."""
+        """`master_seen` is called with whether consumers find the master, when that may have changed.
+
+        `more_tables` take further tables of the master, by name.
+        """
         self.state = SlaveState.SEARCHING
         self._config = config
         self._tables = tables
@@ -78,6 +85,7 @@ class SlaveBroker:
             REQUEST_MODES_FILE: self._take_request_modes,
             DELAY_FILE: lambda contents: self._take_progress(DELAY_FILE, contents),
             TRANSACTION_FILE: lambda contents: self._take_progress(TRANSACTION_FILE, contents),
+            **more_tables,
         }
         self._progress = {
             name: PersistedTable(name, partial(self._known.__getitem__, name), files.save, workers)

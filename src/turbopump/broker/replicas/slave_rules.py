@@ -14,6 +14,8 @@ FOR_MASTERS = frozenset(
         *(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.DELETE_SUBSCRIPTIONGROUP),
         Code.SET_MESSAGE_REQUEST_MODE,
         *(Code.INVOKE_BROKER_TO_RESET_OFFSET, Code.CLONE_GROUP_OFFSET),
+        *(Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER),
+        *(Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL),
     )
 )
 """Requests that a slave refuses: they would change what its master decides."""

@@ -42,7 +42,7 @@ async def build(context: Context) -> TransactionPart:
         await reopen(store, transactions)
     producers = TransactionProducers(tables.members, context.broker_name)
     checks = TransactionChecks(transactions, store, writer.acknowledgement, producers, rules, clock)
-    ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock)
+    ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock, context.permit)
     timers = context.part(DelayPart).intake
     ledger = await _ledger(context, transactions)
     part = TransactionPart(

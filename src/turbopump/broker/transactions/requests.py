@@ -18,6 +18,7 @@ from turbopump.broker.transactions.halves import CheckRules, HalfDecision, OpenH
 from turbopump.broker.transactions.ledger.stamps import stamp_of
 from turbopump.broker.transactions.recovery import records
 from turbopump.broker.transactions.transactions import OpenTransactions
+from turbopump.guard.link import Permit, permit_all
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET, Command, reply
@@ -46,12 +47,15 @@ class TransactionHandler:
         acknowledgement: Acknowledgement,
         rules: Callable[[], CheckRules],
         clock: Clock,
+        permit: Permit = permit_all,
     ) -> None:
+        """`permit` is asked about half messages that requests name."""
         self._transactions = transactions
         self._store = store
         self._acknowledgement = acknowledgement
         self._rules = rules
         self._clock = clock
+        self._permit = permit
         self._searching = asyncio.Semaphore(MAX_SEARCHES)
 
     def routes(self) -> Routes:
@@ -75,6 +79,7 @@ class TransactionHandler:
         self, request: Request[EndTransactionRequest], decision: HalfDecision
     ) -> Result | Awaitable[Result]:
         half_record = self._quoted(request.header)
+        self._permit(request, half_record)
         half = self._transactions.halves.find(forms.root(half_record))
         if half is not None:
             return self._settle(request, half_record, half, decision)
@@ -215,6 +220,7 @@ class TransactionHandler:
         expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:
             raise SystemFailure(f"no expired half message at {at}")
+        self._permit(request, expired)
         root = forms.named_root(expired)
         if root is not None:  # otherwise Apache wrote it, and only its producer can know
             async with self._searching:

@@ -17,6 +17,7 @@ from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.timers import Timers
 from turbopump.client.admin.topics import Topics
 from turbopump.client.admin.transactions import Transactions
+from turbopump.client.credentials import signer_of
 from turbopump.client.encryption import network_for
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.name_servers import NameServers
@@ -76,6 +77,7 @@ class Admin:
             limits=self.world.limits,
             connect_timeout_s=self.settings.connect_timeout,
             extra=marks(self.settings.namespace_v2),
+            sign=signer_of(self.settings),
         )
         self.routes = RouteCache(NameServers(self.client, addresses, self.chance))
         self.asking = asking = AdminCalls(self.client, addresses, self.chance, timeout)

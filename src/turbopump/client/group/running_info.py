@@ -13,7 +13,7 @@ from turbopump.client.group.consume_stats import TopicConsumeStats
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageQueue
 from turbopump.client.push.process_queue import ProcessQueue
-from turbopump.client.settings import ClientSettings
+from turbopump.client.settings import SECRETS, ClientSettings
 from turbopump.protocol import bodies
 
 MIB = 1 << 20
@@ -60,10 +60,6 @@ def consume_status(stats: TopicConsumeStats, now_s: float) -> bodies.ConsumeRate
         consumeFailedTPS=stats.failed.rate(now_s),
         consumeFailedMsgs=stats.failed_in_hour.count(now_s),
     )
-
-
-SECRETS = frozenset({"tls_key_password", "socks_proxy_config"})
-"""Settings that hold a password: they are never reported."""
 
 
 def settings_as_text(settings: ClientSettings) -> dict[str, str]:

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Sequence
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.errors import SendFailed, SendTimedOut, Try
+from turbopump.client.errors import SendFailed, SendRefused, SendTimedOut, Try
 from turbopump.client.message import MessageQueue, SendResult, SendStatus
 from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import Refused, refusal
+from turbopump.protocol.errors import AccessRefused, Refused, refusal
 
 log = logging.getLogger(__name__)
 _levels = CountedLog(log)
@@ -88,10 +88,12 @@ def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
 
 
 def failed(topic: str, tries: Sequence[Try], timed_out: bool) -> SendFailed:
-    """Returns, for the caller to raise, the SendFailed or SendTimedOut of a send, with code and advice."""
+    """Returns, for the caller to raise, the SendFailed (or its class) of a send, with code and advice."""
     last = tries[-1].failure if tries else None
     if timed_out or isinstance(last, TimeoutError):
         error: SendFailed = SendTimedOut(topic, tries, NO_ANSWER, ADVICE[NO_ANSWER])
+    elif isinstance(last, AccessRefused):
+        error = SendRefused(topic, tries, last)
     elif isinstance(last, Refused):
         error = SendFailed(topic, tries, last.code, "The brokers say why; see their logs for more.")
     else:

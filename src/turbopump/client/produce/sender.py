@@ -35,7 +35,7 @@ from turbopump.client.rules import check_packed
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.errors import AccessRefused, Refused, TopicNotFound
 from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.connection import ConnectionClosed
 from turbopump.runtime.chance import Chance
@@ -228,6 +228,8 @@ class Sender:
                     if weak is not None:
                         return weak
                     raise
+                if isinstance(error, AccessRefused) and _have_all_refused(tries, route):
+                    break
                 failed_broker = queue.broker
                 counted += not (retries and _is_unsent(error))
                 left_s = deadline - now if counted < max_tries else 0.0
@@ -435,6 +437,15 @@ def _is_unsent(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(
         error, ConnectionClosed | TimeoutError | BrokerUnknown
     )
+
+
+def _have_all_refused(tries: Sequence[Try], route: TopicRoute) -> bool:
+    """Returns whether access control of each broker of the route has refused the message: none is left.
+
+    Brokers do not tell each other their users, so one that knows this user may be left.
+    """
+    refused = {one.broker for one in tries if isinstance(one.failure, AccessRefused)}
+    return refused.issuperset(queue.broker for queue in route.publish)
 
 
 def _run_before(hooks: Sequence[SendHook], context: SendContext, prepared: PreparedSend) -> None:

@@ -7,6 +7,14 @@ are ignored, a missing or null field has Java's default, and a value may have an
 readers accept that (`lenient.py`).
 """
 
+from turbopump.protocol.bodies.access import (
+    AclConfig,
+    AclEntry,
+    AclInfo,
+    AclPolicy,
+    PlainAccessConfig,
+    UserInfo,
+)
 from turbopump.protocol.bodies.base import MAX_DIALECT_BYTES, Body, DialectBody, WireQueue, decode
 from turbopump.protocol.bodies.clients import (
     BloomFilterData,
@@ -37,9 +45,6 @@ from turbopump.protocol.bodies.groups import (
     SubscriptionGroupWrapper,
 )
 from turbopump.protocol.bodies.lists import (
-    AclEntry,
-    AclInfo,
-    AclPolicy,
     GroupList,
     HAClientRuntimeInfo,
     HAConnectionInfo,
@@ -48,7 +53,6 @@ from turbopump.protocol.bodies.lists import (
     TimerMetrics,
     TimingCount,
     TopicList,
-    UserInfo,
 )
 from turbopump.protocol.bodies.offsets import (
     BrokerStatsData,
@@ -116,6 +120,7 @@ from turbopump.protocol.bodies.topics import (
 
 __all__ = [
     "MAX_DIALECT_BYTES",
+    "AclConfig",
     "AclEntry",
     "AclInfo",
     "AclPolicy",
@@ -167,6 +172,7 @@ __all__ = [
     "MessageQueueAssignment",
     "MessageRequestModeTable",
     "OffsetWrapper",
+    "PlainAccessConfig",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",

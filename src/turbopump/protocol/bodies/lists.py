@@ -1,4 +1,4 @@
-"""Bodies with lists and tables that tools ask for: topics, groups, timers, HA state, users, ACLs."""
+"""Bodies with lists and tables that tools ask for: topics, groups, timers, HA state."""
 
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map, new
 from turbopump.protocol.bodies.topics import DataVersion
@@ -54,27 +54,3 @@ class HARuntimeInfo(Body):
     inSyncSlaveNums: I32 = always(0)
     master: bool = always(True)
     masterCommitLogMaxOffset: I64 = always(0)
-
-
-class UserInfo(Body):
-    password: str | None = None
-    userStatus: str | None = None
-    userType: str | None = None
-    username: str | None = None
-
-
-class AclEntry(Body):
-    actions: list[str] | None = None
-    decision: str | None = None
-    resource: str | None = None
-    sourceIps: list[str] | None = None
-
-
-class AclPolicy(Body):
-    entries: list[AclEntry] | None = None
-    policyType: str | None = None
-
-
-class AclInfo(Body):
-    policies: list[AclPolicy] | None = None
-    subject: str | None = None

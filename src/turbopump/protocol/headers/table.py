@@ -1,7 +1,18 @@
 """Tables from request code to header type, to decode any request: traffic printers, tests, fuzzing."""
 
 from turbopump.protocol.codes import RequestCode as Code
-from turbopump.protocol.headers import admin, client, ledger, namesrv, offsets, pull, query, send, topics
+from turbopump.protocol.headers import (
+    access,
+    admin,
+    client,
+    ledger,
+    namesrv,
+    offsets,
+    pull,
+    query,
+    send,
+    topics,
+)
 from turbopump.protocol.headers.base import Header
 
 REQUESTS: dict[int, type[Header]] = {
@@ -91,6 +102,19 @@ REQUESTS: dict[int, type[Header]] = {
     Code.SET_COMMITLOG_READ_MODE: admin.SetCommitLogReadModeRequest,
     Code.EXCHANGE_BROKER_HA_INFO: admin.ExchangeHaInfo,
     Code.RESET_MASTER_FLUSH_OFFSET: admin.ResetMasterFlushOffsetRequest,
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: access.UpdateAclConfigRequest,
+    Code.DELETE_ACL_CONFIG: access.DeleteAclConfigRequest,
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: access.UpdateGlobalWhiteAddrsRequest,
+    Code.AUTH_CREATE_USER: access.UserRequest,
+    Code.AUTH_UPDATE_USER: access.UserRequest,
+    Code.AUTH_DELETE_USER: access.UserRequest,
+    Code.AUTH_GET_USER: access.UserRequest,
+    Code.AUTH_LIST_USER: access.ListUsersRequest,
+    Code.AUTH_CREATE_ACL: access.AclRequest,
+    Code.AUTH_UPDATE_ACL: access.AclRequest,
+    Code.AUTH_DELETE_ACL: access.DeleteAclRequest,
+    Code.AUTH_GET_ACL: access.AclRequest,
+    Code.AUTH_LIST_ACL: access.ListAclsRequest,
 }
 
 RESPONSES: dict[int, type[Header]] = {
@@ -125,5 +149,6 @@ RESPONSES: dict[int, type[Header]] = {
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: topics.GetAllSubscriptionGroupResponse,
     Code.GET_BROKER_CONFIG: admin.GetBrokerConfigResponse,
     Code.EXCHANGE_BROKER_HA_INFO: admin.ExchangeHaInfo,
+    Code.GET_BROKER_CLUSTER_ACL_INFO: access.GetAclVersionResponse,
 }
 """Types of response headers, by the code of the request."""

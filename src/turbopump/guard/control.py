@@ -1,0 +1,142 @@
+"""`AccessControl`: what a server has when access control is on, put together from its configuration.
+
+In: the configuration, where files are, disk and clock. Out: the link for the router, the handlers of requests about
+users or accounts, and background work. Brokers and name servers build the same. What must not start does not:
+`open` raises before anything is served.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turbopump.auth.access import Access
+from turbopump.auth.signer import Signer
+from turbopump.guard.account_requests import AccountHandler
+from turbopump.guard.account_table import AccountTable
+from turbopump.guard.audit import AuditLog, Run
+from turbopump.guard.config import AccessConfig
+from turbopump.guard.failures import FailedSignatures
+from turbopump.guard.link import AccessLink
+from turbopump.guard.quotas import UserQuotas
+from turbopump.guard.user_requests import UserHandler
+from turbopump.guard.users import UserTable
+from turbopump.remoting.router import Routes
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+AUDIT_FILE = "access-audit.jsonl"
+
+
+def signer_of(config: AccessConfig) -> Signer | None:
+    """Returns what signs a server's own requests, whether or not its own access control is on."""
+    return None if config.inner_credentials is None else Signer(config.inner_credentials)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlace:
+    """Which server this is: its cluster, the directory of its files, name and address for answers."""
+
+    cluster: str
+    directory: str
+    """Empty: users are in memory only, and audit lines need authAuditFile."""
+    broker_name: str = ""
+    address: str = ""
+    open_codes: frozenset[int] = frozenset()
+    """Requests that this server answers to everybody."""
+    is_encrypted: bool = False
+    """Whether all connections are encrypted."""
+
+
+class AccessControl:
+    """Access control of one server: its link, requests and background work."""
+
+    def __init__(
+        self, config: AccessConfig, place: ControlPlace, disk: Disk, run: Run, clock: Clock
+    ) -> None:
+        assert config.is_on, "access control is off"
+        self._config = config
+        self._place = place
+        path = config.audit_file or (f"{place.directory}/{AUDIT_FILE}" if place.directory else "")
+        self._audit = AuditLog(path, disk, run, clock, config.audits_grants)
+        self.users: UserTable | None = None
+        """Users and policies of 5.x; None: accounts of 4.x decide."""
+        self._accounts: AccountTable | None = None
+        if config.accounts:
+            self._accounts = AccountTable(config.accounts_dir, disk, run, clock)
+        else:
+            self.users = UserTable(config, place.directory, disk, run)
+        self.link = AccessLink(
+            self._access,
+            place.cluster,
+            self._audit,
+            FailedSignatures(),
+            UserQuotas(dict(config.quotas)),
+            clock,
+            config.unchecked | place.open_codes,
+            config.unauthorized,
+        )
+
+    def open(self) -> None:
+        """Loads users or accounts, and logs what weakens access control. Blocks.
+
+        Raises ExtraMissing, OSError, or AccessFileFault for a file that cannot be used.
+        """
+        log.info("Access control is on: %s", self._kind())
+        for warning in (*self._table().open(), *self._warnings()):
+            log.warning("Access control: %s", warning)
+            self._audit.warned(warning)
+
+    def routes(self) -> Routes:
+        """Returns the requests about users and policies, or those about accounts."""
+        if self._accounts is not None:
+            place = self._place
+            identity = (place.broker_name, place.address, place.cluster)
+            return AccountHandler(self._accounts, self.link, self._audit, identity).routes()
+        assert self.users is not None
+        return UserHandler(self.users, self.link, self._audit).routes()
+
+    @property
+    def tasks(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """The work that runs in the background while requests are served."""
+        return (self._audit.run,) if self._accounts is None else (self._audit.run, self._accounts.watch)
+
+    async def close(self) -> None:
+        if self.users is not None:
+            await self.users.close()
+        await self._audit.close()
+
+    def _table(self) -> UserTable | AccountTable:
+        if self._accounts is not None:
+            return self._accounts
+        assert self.users is not None
+        return self.users
+
+    def _access(self) -> Access:
+        return self._table().access
+
+    def _kind(self) -> str:
+        config = self._config
+        if config.accounts:
+            return f"accounts of {config.accounts_dir}"
+        if config.authentication and config.authorization:
+            return "users and policies"
+        missing = "authorizationEnabled" if config.authentication else "authenticationEnabled"
+        return f"users and policies; {missing} is switched on as well, one without the other protects nothing"
+
+    def _warnings(self) -> list[str]:
+        config = self._config
+        found = []
+        for key, codes in (
+            ("authenticationWhitelist", config.unchecked),
+            ("authorizationWhitelist", config.unauthorized),
+        ):
+            if codes:
+                found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
+        if not self._place.is_encrypted:
+            found.append(
+                "connections are not encrypted: who can read them can send a signed request again"
+            )
+        return found

@@ -1,0 +1,163 @@
+"""The gate: a link of the routers' `before` chain that every request passes, on brokers and name servers.
+
+In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and what
+he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures, quotas, audit
+lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a connection, so that a
+change of a user counts from the next request on.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from turbopump.auth.access import Access, Identity, Source
+from turbopump.auth.needs import needs_of, needs_of_stored
+from turbopump.auth.resources import Need
+from turbopump.auth.signature import ACCESS_KEY
+from turbopump.guard.audit import AuditLog
+from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
+from turbopump.guard.quotas import UserQuotas
+from turbopump.protocol import properties
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import NoPermission, Refused
+from turbopump.protocol.record import Record
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Request
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+LOG_INTERVAL_S = 10.0
+REFUSED_LINES = 5
+
+
+class Permit(Protocol):
+    """Interface for handlers of requests that name a message by its place in the log.
+
+    They alone know which topic such a request is about.
+    """
+
+    def __call__(self, request: Request[Any], record: Record) -> None:
+        """Raises Refused if the sender of a request may not use the message that its handler found."""
+
+
+def permit_all(request: Request[Any], record: Record) -> None:
+    """Permits everything: what handlers get without access control."""
+
+
+class AccessLink:
+    """Refuses every request whose sender is not known or may not do it."""
+
+    def __init__(
+        self,
+        access: Callable[[], Access],
+        cluster: str,
+        audit: AuditLog,
+        failures: FailedSignatures,
+        quotas: UserQuotas,
+        clock: Clock,
+        unchecked: frozenset[int] = frozenset(),
+        unauthorized: frozenset[int] = frozenset(),
+    ) -> None:
+        """`access` returns the users or accounts as they are now.
+
+        Codes of `unchecked` need no identity, those of `unauthorized` no permission.
+        """
+        self._access = access
+        self._cluster = cluster
+        self._audit = audit
+        self._failures = failures
+        self._quotas = quotas
+        self._clock = clock
+        self._unchecked = unchecked
+        self._unauthorized = unauthorized
+        self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
+
+    def check(self, command: Command, connection: Connection) -> None:
+        """Raises Refused unless the sender is known, may do this, and is within his quota."""
+        if command.code in self._unchecked:
+            return
+        source = source_of(connection)
+        identity = self._identify(command, source)
+        if command.code not in self._unauthorized:
+            self._authorize(command, identity, source)
+        self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+
+    def permits_plain_sends(self, connection: Connection) -> bool:
+        """Returns False: each send names its user and its topic, so each is checked."""
+        return False
+
+    def permit(self, request: Request[Any], record: Record) -> None:
+        """Raises Refused if the sender of a request has no right to the message that its handler found."""
+        command = request.command
+        if command.code in self._unchecked or command.code in self._unauthorized:
+            return
+        source = source_of(request.connection)
+        real_topic = properties.find(record.properties, properties.REAL_TOPIC)
+        needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
+        self._decide(command, self._identify(command, source), needs, source)
+
+    def name_of(self, request: Request[Any]) -> Identity | None:
+        """Returns who sent a request that has passed, for handlers that serve super users only."""
+        if request.command.code in self._unchecked:
+            return None
+        return self._identify(request.command, source_of(request.connection))
+
+    def _identify(self, command: Command, source: Source) -> Identity:
+        ext = command.ext or {}
+        name = ext.get(ACCESS_KEY, "")
+        now = self._clock.monotonic()
+        try:
+            self._failures.check(source.address, name, now)
+        except NoPermission as refused:
+            self._note(command, name, source, refused)
+            raise
+        try:
+            identity = self._access().identify(command, source)
+        except Refused as refused:
+            if name:  # a request that claims nobody guesses no secret
+                self._count_failure(name, source, now)
+            self._note(command, name, source, refused)
+            raise
+        self._failures.succeeded(source.address, name)
+        return identity
+
+    def _count_failure(self, name: str, source: Source, now: float) -> None:
+        count = self._failures.failed(source.address, name, now)
+        if count == FREE_FAILURES + 1:
+            text = "Requests of user %.100r from %s failed %d times: further ones have to wait"
+            self._refused.log(now, text, name, source.address, count)
+
+    def _authorize(self, command: Command, identity: Identity, source: Source) -> None:
+        try:
+            needs = needs_of(command, self._cluster)
+        except Refused as refused:
+            self._note(command, identity.name, source, refused)
+            raise
+        self._decide(command, identity, needs, source)
+
+    def _decide(
+        self, command: Command, identity: Identity, needs: Sequence[Need], source: Source
+    ) -> None:
+        try:
+            self._access().authorize(identity, needs, source, command.code)
+        except Refused as refused:
+            self._note(command, identity.name, source, refused, needs)
+            raise
+        if self._audit.grants:
+            self._audit.granted(identity.name, source.address, command.code, _text(needs), identity.by)
+
+    def _note(
+        self, command: Command, name: str, source: Source, refused: Refused, needs: Sequence[Need] = ()
+    ) -> None:
+        self._audit.refused(name, source.address, command.code, refused.remark, _text(needs))
+
+
+def source_of(connection: Connection) -> Source:
+    """Returns where requests of a connection come from: the peer's address, a user's verified certificate."""
+    return Source(connection.peer[0], getattr(connection, "certificate", ""))
+
+
+def _text(needs: Sequence[Need]) -> str:
+    return "; ".join(map(str, needs))

@@ -1,0 +1,275 @@
+"""A broker with access control in virtual time: what is refused, what is allowed, on every way to a handler."""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.kit import virtual
+from tests.unit.broker.desk import CONFIG, letters, records, running
+from tests.unit.guard.kit import ALICE, INNER, NOBODY, ROOT, GuardedDesk, guarded, guarded_broker, recorded_routers
+
+from turbopump.auth.signature import Credentials
+from turbopump.compiled import twins
+from turbopump.protocol.codes import RequestCode as Code
+from turbopump.protocol.command import Command
+
+NO_PERMISSION, SYSTEM_BUSY = 16, 2
+PULL = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 4,
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 0,
+    "subscription": "*",
+    "subVersion": 0,
+    "expressionType": "TAG",
+}
+OFFSET = {"consumerGroup": "G", "topic": "T", "queueId": 0}
+TIME = {"topic": "T", "queueId": 0, "timestamp": 0}
+TOPIC = {
+    "topic": "New",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 4,
+    "writeQueueNums": 4,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": "false",
+}
+KEYS = {"topic": "T", "key": "k", "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 2**62}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A request, and the rights with which it is allowed."""
+
+    code: int
+    ext: dict[str, Any]
+    grants: tuple[tuple[str, str], ...]
+    body: bytes = b""
+    answers: tuple[int, ...] = (0,)
+
+
+SEND = (("Topic:T", "Pub"),)
+READ = (("Topic:T", "Sub"), ("Group:G", "Sub"))
+ROWS = {
+    "a send": Row(Code.SEND_MESSAGE_V2, letters("T"), SEND, b"body"),
+    "a pull": Row(Code.PULL_MESSAGE, PULL, READ),
+    "a query by key": Row(Code.QUERY_MESSAGE, KEYS, (("Topic:T", "Get"),), answers=(22,)),
+    "a commit": Row(
+        Code.UPDATE_CONSUMER_OFFSET, OFFSET | {"commitOffset": 0}, (("Topic:T", "Update"), ("Group:G", "Update"))
+    ),
+    "a committed offset": Row(
+        Code.QUERY_CONSUMER_OFFSET, OFFSET, (("Topic:T", "Get"), ("Group:G", "Get")), answers=(0, 22)
+    ),
+    "an offset by time": Row(Code.SEARCH_OFFSET_BY_TIMESTAMP, TIME, (("Topic:T", "Get"),)),
+    "a new topic": Row(Code.UPDATE_AND_CREATE_TOPIC, TOPIC, (("Topic:New", "Create"),)),
+    "the configuration": Row(Code.GET_BROKER_CONFIG, {}, (("Cluster:DefaultCluster", "Get"),)),
+    "a change of it": Row(
+        Code.UPDATE_BROKER_CONFIG, {}, (("Cluster:DefaultCluster", "Update"),), b"slaveReadEnable=true\n"
+    ),
+    "a list of users": Row(Code.AUTH_LIST_USER, {}, (("Cluster:DefaultCluster", "Get"),)),
+}
+
+
+async def with_topic(desk: GuardedDesk) -> None:
+    await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T"), b"first")
+
+
+@pytest.mark.parametrize("name", ROWS)
+@virtual
+async def test_a_request_is_refused_unsigned_wrongly_signed_and_forbidden_and_allowed_with_its_rights(
+    name: str,
+) -> None:
+    row = ROWS[name]
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        unsigned = await desk.ask(None, row.code, row.ext, row.body)
+        assert (unsigned.code, unsigned.remark) == (NO_PERMISSION, "username cannot be null.")
+        wrong = await desk.ask(Credentials("alice", "guessed"), row.code, row.ext, row.body)
+        assert (wrong.code, wrong.remark) == (NO_PERMISSION, "check signature failed.")
+        stranger = await desk.ask(Credentials("eve", "guessed"), row.code, row.ext, row.body)
+        assert (stranger.code, stranger.remark) == (NO_PERMISSION, "User:eve is not found.")
+        forbidden = await desk.ask(ALICE, row.code, row.ext, row.body)
+        assert forbidden.code == NO_PERMISSION
+        assert "has no permission to access" in (forbidden.remark or "")
+        for resource, action in row.grants:
+            await desk.grant(ALICE, resource, action)
+        allowed = await desk.ask(ALICE, row.code, row.ext, row.body)
+        assert allowed.code in row.answers, allowed.remark
+        assert (await desk.ask(NOBODY, row.code, row.ext, row.body)).code == NO_PERMISSION
+
+
+@virtual
+async def test_the_fast_port_is_guarded_as_the_main_port_is() -> None:
+    async with guarded_broker() as desk:
+        port = desk.desk.broker.port - 2
+        for who, code in ((None, NO_PERMISSION), (ALICE, NO_PERMISSION), (ROOT, 0)):
+            answer = await desk.ask(who, Code.SEND_MESSAGE_V2, letters("T"), b"body", port=port)
+            assert answer.code == code
+
+
+@pytest.mark.skipif(twins() is None, reason="needs the compiled twin")
+@virtual
+async def test_a_plain_send_of_an_unknown_user_over_the_compiled_path_is_refused() -> None:
+    """Many plain sends in one read event go to compiled code, unless the gate keeps them from it."""
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        before = desk.desk.store.log.end
+        connection = await desk.client.connect(desk.desk.address)
+        signed = Credentials("eve", "guessed").signed({k: str(v) for k, v in letters("T").items()}, b"x")
+        sends = [Command(Code.SEND_MESSAGE_V2, ext=signed, body=b"x") for _ in range(20)]
+        answers = await asyncio.gather(*(connection.call(send, 10) for send in sends))
+        assert {answer.code for answer in answers} == {NO_PERMISSION}
+        assert desk.desk.store.log.end == before
+
+
+@virtual
+async def test_without_access_control_the_router_has_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    routers = recorded_routers(monkeypatch)
+    async with running(CONFIG) as desk:
+        assert [router._before for router in routers] == [(), ()]
+        assert (await desk.send("T")).code == 0
+        answer = await desk.ask(Code.AUTH_LIST_USER)
+        assert (answer.code, answer.remark) == (3, " request type 3005 not supported")
+
+
+@virtual
+async def test_a_right_that_is_taken_away_counts_from_the_next_request_of_an_open_connection() -> None:
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+        await desk.done(ROOT, Code.AUTH_UPDATE_USER, {"username": "alice"}, b'{"userStatus":"disable"}')
+        refused = await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        assert (refused.code, refused.remark) == (NO_PERMISSION, "User:alice is disabled.")
+
+
+@virtual
+async def test_a_user_who_guesses_waits_and_others_at_the_same_address_do_not() -> None:
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        wrong = Credentials("alice", "guessed")
+        for _ in range(6):
+            await desk.ask(wrong, Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        held = await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        assert held.code == NO_PERMISSION
+        assert "6 requests of this user from 127.0.0.1 failed; try again in" in (held.remark or "")
+        assert (await desk.ask(ROOT, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+        await asyncio.sleep(1)
+        assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+
+
+@virtual
+async def test_a_user_beyond_its_quota_is_answered_system_busy_and_served_again_later() -> None:
+    async with guarded_broker(guarded(authUserQuotas="alice:requests=2")) as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        answers = [await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x") for _ in range(3)]
+        assert [answer.code for answer in answers] == [0, 0, SYSTEM_BUSY]
+        assert answers[2].remark == "[QUOTA] User:alice may have 2 requests in a second; try again later"
+        await asyncio.sleep(1)
+        assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+
+
+@virtual
+async def test_a_message_by_its_offset_needs_a_right_to_its_own_topic() -> None:
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        asked = {"offset": 0, "topic": "Mine"}
+        await desk.grant(ALICE, "Topic:Mine", "Get")
+        refused = await desk.ask(ALICE, Code.VIEW_MESSAGE_BY_ID, asked)
+        assert (refused.code, refused.remark) == (
+            NO_PERMISSION,
+            "User:alice has no permission to access Topic:T from 127.0.0.1, no matched policies.",
+        )
+        await desk.grant(ALICE, "Topic:T", "Get")
+        assert [record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))] == [
+            b"first"
+        ]
+
+
+@virtual
+async def test_a_transaction_ends_only_with_a_right_to_the_topic_of_its_half_message() -> None:
+    async with guarded_broker() as desk:
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG"}
+        half = await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T", f=4, pairs=pairs), b"half")
+        assert half.ext is not None
+        end = {
+            "producerGroup": "PG",
+            "tranStateTableOffset": half.ext["queueOffset"],
+            "commitLogOffset": int(half.ext["msgId"][16:], 16),
+            "commitOrRollback": 8,
+            "msgId": "m",
+            "topic": "Mine",
+        }
+        await desk.grant(ALICE, "Topic:Mine", "Pub")
+        refused = await desk.ask(ALICE, Code.END_TRANSACTION, end)
+        assert (refused.code, "Topic:T" in (refused.remark or "")) == (NO_PERMISSION, True)
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        assert (await desk.ask(ALICE, Code.END_TRANSACTION, end)).code == 0
+
+
+@virtual
+async def test_a_message_of_a_foreign_topic_cannot_be_sent_back_to_ones_own_group() -> None:
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        await desk.grant(ALICE, "Group:G", "Sub")
+        back = {"offset": 0, "group": "G", "delayLevel": 0, "originMsgId": "m", "originTopic": "Mine"}
+        refused = await desk.ask(ALICE, Code.CONSUMER_SEND_MSG_BACK, back)
+        assert (refused.code, "Topic:T" in (refused.remark or "")) == (NO_PERMISSION, True)
+        await desk.grant(ALICE, "Topic:T", "Sub")
+        assert (await desk.ask(ALICE, Code.CONSUMER_SEND_MSG_BACK, back)).code == 0
+
+
+@virtual
+async def test_either_switch_of_5x_is_both_and_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "turbopump.guard")
+    config = guarded(authenticationEnabled="false")
+    async with guarded_broker(config) as desk:
+        assert (await desk.ask(Credentials("root", "wrong"), Code.AUTH_LIST_USER)).code == NO_PERMISSION
+    assert "authenticationEnabled is switched on as well" in caplog.text
+
+
+@virtual
+async def test_what_weakens_access_control_is_one_warning_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    user = json.dumps({"username": "admin", "password": "12345678"})
+    config = guarded(authenticationWhitelist="105", initAuthenticationUser=user, authKey="")
+    async with running(config):
+        pass
+    lines = [record.message for record in caplog.records if record.message.startswith("Access control")]
+    assert len([line for line in lines if "connections are not encrypted" in line]) == 1
+    assert "Access control: users with a password of Apache's examples: admin" in lines
+    assert "Access control: authenticationWhitelist lets requests pass: 105" in lines
+    assert [line for line in lines if "users.key, which decrypts the secrets beside it" in line]
+
+
+@virtual
+async def test_a_start_without_the_packages_of_the_extra_stops_and_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(Exception, match=r"pip install 'turbopump\[security\]'"):
+        async with running(guarded()):
+            pass
+
+
+@virtual
+async def test_users_of_another_key_stop_the_start_and_nothing_is_written_over() -> None:
+    async with guarded_broker() as desk:
+        disk = desk.desk.disk
+    before = disk.read("/store/config/users.json")
+    with pytest.raises(Exception, match="set authKey or authSecretKeyFile to the key that wrote it"):
+        async with running(guarded(authKey="QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="), disk):
+            pass
+    assert disk.read("/store/config/users.json") == before
+
+
+@virtual
+async def test_the_inner_credentials_are_a_super_user() -> None:
+    async with guarded_broker() as desk:
+        assert (await desk.ask(INNER, Code.GET_BROKER_CONFIG)).code == 0

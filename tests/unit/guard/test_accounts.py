@@ -1,0 +1,296 @@
+"""A broker with the accounts of 4.x: its files, their reload, requests 50 to 54, and holes of Apache's."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from tests.kit import virtual
+from tests.unit.broker.desk import CONFIG, letters, running
+from tests.unit.guard.kit import GuardedDesk
+
+from turbopump.auth.signature import Credentials
+from turbopump.guard.config import AccessConfig
+from turbopump.protocol.codes import RequestCode as Code
+from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import VirtualClock
+
+NO_PERMISSION, UPDATE_FAILED, DELETE_FAILED, WHITE_FAILED = 16, 209, 210, 211
+MAIN, TEAM = "/conf/plain_acl.yml", "/conf/acl/deep/team.yml"
+ADMIN = Credentials("administrator", "admin-secret-word")
+USER = Credentials("plainuser", "plain-secret-word")
+TEAMUSER = Credentials("teamuser", "team-secret-word")
+SECRETS = tuple(one.secret_key for one in (ADMIN, USER, TEAMUSER))
+
+MAIN_TEXT = """
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: administrator
+  secretKey: admin-secret-word
+  admin: true
+- accessKey: plainuser
+  secretKey: plain-secret-word
+  defaultGroupPerm: SUB
+  topicPerms: [T=PUB, R=SUB]
+"""
+TEAM_TEXT = """
+accounts:
+- accessKey: teamuser
+  secretKey: team-secret-word
+  defaultTopicPerm: PUB|SUB
+  defaultGroupPerm: SUB
+"""
+ACCOUNTS = replace(CONFIG, access=AccessConfig(accounts=True, accounts_dir="/conf"))
+
+
+def a_disk(main: str = MAIN_TEXT, team: str = TEAM_TEXT) -> SimulatedDisk:
+    disk = SimulatedDisk(Chance(1), VirtualClock())
+    disk.write(MAIN, main.encode(), private=True)
+    disk.write(TEAM, team.encode(), private=True)
+    disk.write("/conf/acl/tools.yml", b"accessKey: x\nsecretKey: y\n")
+    return disk
+
+
+@contextlib.asynccontextmanager
+async def broker(disk: SimulatedDisk | None = None) -> AsyncIterator[GuardedDesk]:
+    async with running(ACCOUNTS, disk or a_disk()) as desk:
+        yield GuardedDesk(desk)
+
+
+async def sends(desk: GuardedDesk, who: Credentials | None, topic: str = "T") -> int:
+    return (await desk.ask(who, Code.SEND_MESSAGE_V2, letters(topic), b"x")).code
+
+
+@virtual
+async def test_accounts_of_all_files_send_what_they_may() -> None:
+    async with broker() as desk:
+        assert await sends(desk, None) == NO_PERMISSION
+        assert await sends(desk, USER) == 0
+        assert await sends(desk, USER, "Other") == NO_PERMISSION
+        assert await sends(desk, TEAMUSER, "Other") == 0
+        assert await sends(desk, ADMIN, "Third") == 0
+        assert await sends(desk, Credentials(USER.access_key, "wrong-secret")) == NO_PERMISSION
+
+
+@virtual
+async def test_a_changed_file_counts_after_five_seconds_and_a_broken_one_never(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with broker() as desk:
+        disk = desk.desk.disk
+        disk.write(MAIN, MAIN_TEXT.replace("T=PUB", "T=DENY").encode())
+        await asyncio.sleep(5.1)
+        assert await sends(desk, USER) == NO_PERMISSION
+        for broken in ("accounts: [", "", MAIN_TEXT.replace("T=PUB", "T=PBU"), "- 1"):
+            disk.write(MAIN, broken.encode())
+            caplog.clear()
+            await asyncio.sleep(20)
+            assert await sends(desk, ADMIN) == 0
+            assert caplog.text.count("The accounts before stay") == 1
+        disk.write(MAIN, MAIN_TEXT.encode())
+        await asyncio.sleep(5.1)
+        assert await sends(desk, USER) == 0
+        disk.remove(TEAM)
+        await asyncio.sleep(5.1)
+        assert await sends(desk, TEAMUSER) == NO_PERMISSION
+
+
+@pytest.mark.parametrize(
+    ("main", "why"),
+    [
+        ("accounts: [", "is not YAML in line"),
+        (MAIN_TEXT.replace("T=PUB", "T=PBU"), "PBU"),
+        (MAIN_TEXT.replace("defaultGroupPerm: SUB", "defaultGroupPerm: SOME"), "SOME"),
+        ("accounts: !!python/object/apply:os.system ['true']", "is not YAML"),
+        ("", "the file must be a map"),
+    ],
+)
+@virtual
+async def test_a_file_that_cannot_be_used_stops_the_start_and_is_named(main: str, why: str) -> None:
+    with pytest.raises(Exception, match=MAIN) as raised:
+        async with broker(a_disk(main)):
+            pass
+    assert why in str(raised.value)
+    assert not [secret for secret in SECRETS if secret in str(raised.value)]
+
+
+@virtual
+async def test_a_missing_file_stops_the_start() -> None:
+    with pytest.raises(Exception, match=r"/conf/plain_acl.yml does not exist"):
+        async with broker(SimulatedDisk(Chance(1), VirtualClock())):
+            pass
+
+
+@virtual
+async def test_hole_request_50_makes_any_account_an_administrator() -> None:
+    async with broker() as desk:
+        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "admin": "true"}
+        assert (await desk.ask(USER, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)).code == NO_PERMISSION
+        assert await sends(desk, USER, "Other") == NO_PERMISSION
+        assert b"admin: true\n- accessKey: plainuser" in desk.desk.disk.read(MAIN)
+
+
+@virtual
+async def test_hole_request_53_opens_the_broker_to_everybody() -> None:
+    async with broker() as desk:
+        asked = {"globalWhiteAddrs": "*"}
+        assert (await desk.ask(USER, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, asked)).code == NO_PERMISSION
+        assert await sends(desk, None) == NO_PERMISSION
+
+
+@virtual
+async def test_hole_request_54_answers_all_secrets() -> None:
+    async with broker() as desk:
+        assert (await desk.ask(USER, Code.GET_BROKER_CLUSTER_ACL_CONFIG)).code == NO_PERMISSION
+        shown = (await desk.done(ADMIN, Code.GET_BROKER_CLUSTER_ACL_CONFIG, {})).body
+        rows = json.loads(shown)["plainAccessConfigs"]
+        assert [row["accessKey"] for row in rows] == ["administrator", "plainuser", "teamuser"]
+        assert not [secret for secret in SECRETS if secret.encode() in shown]
+
+
+@virtual
+async def test_hole_request_50_answers_the_secret_in_its_remark() -> None:
+    async with broker() as desk:
+        for secret in ("abc", "correct-secret"):
+            asked = {"accessKey": "toolong-or-not", "secretKey": secret, "topicPerms": "T=NO"}
+            answer = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+            assert answer.code == UPDATE_FAILED
+            assert secret not in (answer.remark or "")
+
+
+@virtual
+async def test_hole_request_50_loses_what_it_does_not_repeat() -> None:
+    async with broker() as desk:
+        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "SUB"}
+        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+        assert await sends(desk, USER) == 0
+
+
+@virtual
+async def test_hole_a_bad_address_pattern_is_written_and_answered_with_success() -> None:
+    async with broker() as desk:
+        before = desk.desk.disk.read(MAIN)
+        for bad in ("300.1.1.1", "10.0.*", "{"):
+            answer = await desk.ask(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": bad})
+            assert answer.code == WHITE_FAILED, bad
+        assert desk.desk.disk.read(MAIN) == before
+
+
+@virtual
+async def test_hole_a_migrated_unknown_permission_allows_everything() -> None:
+    access = AccessConfig(authentication=True, migrates_accounts=True, accounts_dir="/conf")
+    with pytest.raises(Exception, match="PBU"):
+        async with running(replace(CONFIG, access=access), a_disk(MAIN_TEXT.replace("T=PUB", "T=PBU"))):
+            pass
+
+
+@virtual
+async def test_accounts_become_users_of_5x_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    access = AccessConfig(authentication=True, migrates_accounts=True, accounts_dir="/conf")
+    disk = a_disk(MAIN_TEXT.replace("Addresses: []", "Addresses: [10.0.0.1]"))
+    for run in range(2):
+        caplog.clear()
+        async with running(replace(CONFIG, access=access), disk) as running_desk:
+            desk = GuardedDesk(running_desk)
+            assert await sends(desk, USER) == 0
+            assert await sends(desk, USER, "Other") == NO_PERMISSION
+            assert await sends(desk, TEAMUSER, "Other") == 0
+            assert await sends(desk, ADMIN, "Third") == 0
+        assert ("Made users of the accounts" in caplog.text) is (run == 0)
+        assert "not taken over from the accounts: globalWhiteRemoteAddresses 10.0.0.1" in caplog.text
+
+
+@virtual
+async def test_accounts_are_created_changed_and_deleted_by_administrators() -> None:
+    async with broker() as desk:
+        new = Credentials("newaccount", "new-secret-word")
+        asked: dict[str, Any] = {
+            "accessKey": new.access_key,
+            "secretKey": new.secret_key,
+            "topicPerms": "A=PUB,B=PUB|SUB",
+        }
+        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+        assert [await sends(desk, new, topic) for topic in ("A", "B", "C")] == [0, 0, NO_PERMISSION]
+        written = yaml.safe_load(desk.desk.disk.read(MAIN))
+        assert written["accounts"][-1] == {
+            "accessKey": new.access_key,
+            "secretKey": new.secret_key,
+            "topicPerms": ["A=PUB", "B=PUB|SUB"],
+        }
+        assert written["dataVersion"][0]["counter"] == 1
+        assert desk.desk.disk.mode(MAIN) == 0o600
+        await desk.done(ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": new.access_key})
+        assert await sends(desk, new, "A") == NO_PERMISSION
+        gone = await desk.ask(ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": new.access_key})
+        text = f"The accesskey[{new.access_key}] corresponding to accessConfig has been deleted failed."
+        assert (gone.code, gone.remark) == (DELETE_FAILED, text)
+
+
+@virtual
+async def test_white_addresses_are_set_in_the_file_that_is_named() -> None:
+    async with broker() as desk:
+        asked = {"globalWhiteAddrs": "10.0.0.{1,2},127.0.0.*", "aclFileFullPath": TEAM}
+        await desk.done(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, asked)
+        assert await sends(desk, None) == 0
+        written = yaml.safe_load(desk.desk.disk.read(TEAM))
+        assert written["globalWhiteRemoteAddresses"] == ["10.0.0.{1,2}", "127.0.0.*"]
+        outside = {"globalWhiteAddrs": "*", "aclFileFullPath": "/etc/passwd"}
+        assert (await desk.ask(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, outside)).code == WHITE_FAILED
+
+
+@virtual
+async def test_versions_of_all_files_are_answered() -> None:
+    async with broker() as desk:
+        await desk.done(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": ""})
+        answer = await desk.done(ADMIN, Code.GET_BROKER_CLUSTER_ACL_INFO, {})
+        assert answer.ext is not None
+        assert json.loads(answer.ext["version"])["counter"] == 1
+        versions = json.loads(answer.ext["allAclFileVersion"])
+        assert {path: version["counter"] for path, version in versions.items()} == {MAIN: 1, TEAM: 0}
+        assert (answer.ext["brokerName"], answer.ext["clusterName"]) == ("broker-a", "DefaultCluster")
+
+
+@virtual
+async def test_a_change_that_cannot_be_written_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker() as desk:
+
+        def full(*args: object, **more: object) -> None:
+            raise OSError("no space left")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(desk.desk.disk, "rename", full)
+            answer = await desk.ask(ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": USER.access_key})
+        assert (answer.code, answer.remark) == (DELETE_FAILED, f"cannot write {MAIN}: no space left")
+        assert await sends(desk, USER) == 0
+
+
+@virtual
+async def test_secrets_of_accounts_are_in_no_log_line_and_no_audit_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with broker() as desk:
+        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "PUB"}
+        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+        await desk.ask(USER, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+        disk = desk.desk.disk
+    audit = disk.read("/store/config/access-audit.jsonl").decode()
+    assert "account plainuser updated" in audit
+    for secret in SECRETS:
+        assert secret not in caplog.text
+        assert secret not in audit
+
+
+@virtual
+async def test_files_that_others_can_read_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    disk = a_disk(MAIN_TEXT.replace("plain-secret-word", "12345678"))
+    disk.write("/conf/acl/open.yml", b"accounts: []\n")
+    async with broker(disk):
+        pass
+    assert "/conf/acl/open.yml can be read by every user of this machine: chmod 600" in caplog.text
+    assert f"{MAIN} can be read" not in caplog.text
+    assert "accounts with a secret of Apache's examples: plainuser" in caplog.text

@@ -1,0 +1,319 @@
+"""Holes of Apache's servers, each a test named after it that fails when the server has it too."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.kit import virtual
+from tests.unit.broker.desk import letters, running
+from tests.unit.guard.kit import (
+    ALICE,
+    INNER,
+    NOBODY,
+    ROOT,
+    SECRETS,
+    GuardedDesk,
+    guarded,
+    guarded_broker,
+    recorded_routers,
+)
+
+from turbopump.auth.needs import NEEDS
+from turbopump.auth.signature import Credentials
+from turbopump.guard.config import KEYS
+from turbopump.protocol.codes import RequestCode as Code
+from turbopump.protocol.command import Command, encode
+
+NO_PERMISSION = 16
+
+FOREIGN: dict[str, Any] = {
+    **letters("T"),
+    "topic": "T",
+    "originTopic": "T",
+    "consumerGroup": "G",
+    "group": "G",
+    "groupName": "G",
+    "groupList": "G",
+    "srcGroup": "G",
+    "destGroup": "G",
+    "compareGroup": "G",
+    "producerGroup": "PG",
+    "id": "ledger-1",
+    "queueId": 0,
+    "queueOffset": 0,
+    "offset": 0,
+    "commitLogOffset": 0,
+    "commitOffset": 0,
+    "tranStateTableOffset": 0,
+    "commitOrRollback": 8,
+    "msgId": "7F00000100002A9F0000000000000000",
+    "maxMsgNums": 32,
+    "sysFlag": 4,
+    "suspendTimeoutMillis": 0,
+    "subVersion": 0,
+    "timestamp": 0,
+    "key": "k",
+    "maxNum": 1,
+    "beginTimestamp": 0,
+    "endTimestamp": 1,
+    "delayLevel": 0,
+    "clientID": "c",
+    "clientId": "c",
+}
+QUEUE = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
+SUBSCRIPTION = {"topic": "T", "subString": "*", "expressionType": "TAG"}
+BODIES: dict[int, object] = {
+    Code.HEART_BEAT: {
+        "clientID": "c",
+        "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [SUBSCRIPTION]}],
+    },
+    Code.LOCK_BATCH_MQ: {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]},
+    Code.UNLOCK_BATCH_MQ: {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]},
+    Code.CHECK_CLIENT_CONFIG: {"clientId": "c", "group": "G", "subscriptionData": SUBSCRIPTION},
+    Code.QUERY_ASSIGNMENT: {"consumerGroup": "G", "topic": "T", "clientId": "c"},
+    Code.SET_MESSAGE_REQUEST_MODE: {"consumerGroup": "G", "topic": "T", "mode": "PULL"},
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: {"groupName": "G"},
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {"groupConfigList": [{"groupName": "G"}]},
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: {"topicConfigList": [{"topicName": "T"}]},
+    Code.BATCH_ACK_MESSAGE: {"acks": [{"c": "G", "t": "T"}]},
+}
+
+
+def foreign_body(code: int) -> bytes:
+    return json.dumps(BODIES[code]).encode() if code in BODIES else b""
+
+
+async def with_message(desk: GuardedDesk) -> None:
+    await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T"), b"of another")
+
+
+@virtual
+async def test_hole_requests_without_a_row_are_open_to_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """320, 325, 33, 37, 41, 14, 30, 361, 18, 200, …: a walk through the routers' tables without any right."""
+    routers = recorded_routers(monkeypatch)
+    async with guarded_broker() as desk:
+        await with_message(desk)
+        codes = sorted({code for router in routers for code in router._routes})
+        assert len(codes) > 80
+        end = desk.desk.store.log.end
+        refused = {}
+        for code in (*codes, 99_999):
+            answer = await desk.ask(NOBODY, code, FOREIGN, foreign_body(code))
+            refused[code] = answer.code
+        assert {code for code, answer in refused.items() if answer != NO_PERMISSION} == set()
+        assert desk.desk.store.log.end == end
+
+
+@virtual
+async def test_hole_a_code_that_nobody_thought_of_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with guarded_broker() as desk:
+        monkeypatch.delitem(NEEDS, Code.GET_TOPIC_NAME_LIST, raising=False)
+        monkeypatch.delitem(NEEDS, Code.GET_BROKER_RUNTIME_INFO)
+        answer = await desk.ask(ROOT, Code.GET_BROKER_RUNTIME_INFO)
+        assert answer.code == NO_PERMISSION
+        assert "28" in (answer.remark or "")
+
+
+@virtual
+async def test_hole_request_26_gives_the_credentials_of_super_users_to_any_user() -> None:
+    async with guarded_broker() as desk:
+        assert (await desk.ask(NOBODY, Code.GET_BROKER_CONFIG)).code == NO_PERMISSION
+        shown = (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).body.decode()
+        assert "initAuthenticationUser=******" in shown
+        assert not [secret for secret in SECRETS if secret in shown]
+
+
+@pytest.mark.parametrize("key", [*KEYS, "rocketmqHome", "brokerConfigPath", "filterServerNums", "configBlackList"])
+@virtual
+async def test_hole_request_25_switches_access_control_off_or_names_a_command(key: str) -> None:
+    async with guarded_broker() as desk:
+        for text in ("false", "$(touch /tmp/x)"):
+            body = f"{key}={text}\n".encode()
+            assert (await desk.ask(NOBODY, Code.UPDATE_BROKER_CONFIG, {}, body)).code == NO_PERMISSION
+            answer = await desk.ask(ROOT, Code.UPDATE_BROKER_CONFIG, {}, body)
+            assert answer.code != 0
+        before = (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).body
+        assert b"authenticationEnabled=true" in before
+
+
+@virtual
+async def test_hole_a_retry_topic_of_a_foreign_group_is_written_by_naming_ones_own_group() -> None:
+    async with guarded_broker() as desk:
+        await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("%RETRY%theirs"), b"x")
+        await desk.grant(ALICE, "Group:mine", "Sub")
+        for code in (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE):
+            answer = await desk.ask(ALICE, code, letters("%RETRY%theirs", a="mine"), b"x")
+            assert (answer.code, "Group:theirs" in (answer.remark or "")) == (NO_PERMISSION, True)
+        answer = await desk.ask(ALICE, Code.SEND_MESSAGE, {"group": "mine", "topic": "%RETRY%theirs"}, b"x")
+        assert answer.code == NO_PERMISSION
+
+
+@virtual
+async def test_hole_a_retry_topic_of_a_foreign_group_is_read_with_ones_own_group() -> None:
+    async with guarded_broker() as desk:
+        await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("%RETRY%theirs"), b"x")
+        await desk.grant(ALICE, "Group:mine", "Sub")
+        pull = FOREIGN | {"topic": "%RETRY%theirs", "consumerGroup": "mine"}
+        for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
+            answer = await desk.ask(ALICE, code, pull)
+            assert (answer.code, "Group:theirs" in (answer.remark or "")) == (NO_PERMISSION, True)
+
+
+@virtual
+async def test_hole_a_batch_or_a_reply_is_not_checked() -> None:
+    async with guarded_broker() as desk:
+        await with_message(desk)
+        end = desk.desk.store.log.end
+        for code in (Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2):
+            assert (await desk.ask(NOBODY, code, FOREIGN, b"body")).code == NO_PERMISSION
+        assert desk.desk.store.log.end == end
+
+
+@virtual
+async def test_hole_33_and_37_without_a_topic_need_no_right() -> None:
+    async with guarded_broker() as desk:
+        await with_message(desk)
+        found = await desk.ask(NOBODY, Code.VIEW_MESSAGE_BY_ID, {"offset": 0})
+        assert (found.code, found.body) == (NO_PERMISSION, b"")
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG"}
+        half = await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T", f=4, pairs=pairs), b"half")
+        assert half.ext is not None
+        end = FOREIGN | {
+            "commitLogOffset": int(half.ext["msgId"][16:], 16),
+            "tranStateTableOffset": half.ext["queueOffset"],
+        }
+        del end["topic"]
+        assert (await desk.ask(NOBODY, Code.END_TRANSACTION, end)).code == NO_PERMISSION
+
+
+@virtual
+async def test_hole_a_good_request_on_a_connection_lets_any_signature_pass_after_it() -> None:
+    """Apache's Stateful strategy: the setting is accepted and has no effect."""
+    config = guarded(
+        authenticationStrategy="org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"
+    )
+    async with guarded_broker(config) as desk:
+        assert (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).code == 0
+        forged = await desk.ask(Credentials("root", "guessed"), Code.GET_BROKER_CONFIG)
+        assert (forged.code, forged.remark) == (NO_PERMISSION, "check signature failed.")
+        assert (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).code == 0
+
+
+@virtual
+async def test_hole_authorization_without_authentication_trusts_a_name() -> None:
+    async with guarded_broker(guarded(authenticationEnabled="false")) as desk:
+        claimed = await desk.desk.ask(Code.AUTH_LIST_USER, {"AccessKey": "root"})
+        assert (claimed.code, claimed.remark) == (NO_PERMISSION, "check signature failed.")
+
+
+@virtual
+async def test_hole_a_request_without_fields_has_nothing_to_check() -> None:
+    async with guarded_broker(guarded(authenticationEnabled="false")) as desk:
+        for code in (Code.GET_BROKER_CONFIG, Code.GET_ALL_TOPIC_CONFIG, Code.AUTH_LIST_USER, 99_999):
+            assert (await desk.desk.ask(code)).code == NO_PERMISSION
+
+
+@virtual
+async def test_hole_a_source_address_is_taken_from_a_proxy_line_that_anybody_sends() -> None:
+    async with guarded_broker() as desk:
+        entry = {"resource": "Topic:T", "actions": ["Pub"], "sourceIps": ["10.1.2.0/24"], "decision": "Allow"}
+        body = json.dumps({"policies": [{"policyType": "Custom", "entries": [entry]}]}).encode()
+        await desk.done(ROOT, Code.AUTH_CREATE_ACL, {"subject": "User:alice"}, body)
+        fields = {name: str(value) for name, value in letters("T").items()}
+        send = encode(Command(Code.SEND_MESSAGE_V2, 1, ext=ALICE.signed(fields, b"x"), body=b"x"))
+        received = await spoken(desk, b"PROXY TCP4 10.1.2.3 10.1.2.4 5 10911\r\n" + send)
+        assert b'"code":0' not in received
+        received = await spoken(desk, send)
+        assert b"from 127.0.0.1, no matched policies" in received
+
+
+@virtual
+async def test_hole_a_user_with_rights_to_the_cluster_makes_itself_a_super_user() -> None:
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Cluster:DefaultCluster", "Update")
+        attempts = (
+            (Code.AUTH_CREATE_USER, {"username": "evil"}, {"password": "p", "userType": "Super"}),
+            (Code.AUTH_UPDATE_USER, {"username": "root"}, {"password": "hacked"}),
+            (Code.AUTH_UPDATE_USER, {"username": "alice"}, {"userType": "Super"}),
+            (Code.AUTH_DELETE_USER, {"username": "root"}, {}),
+            (
+                Code.AUTH_UPDATE_ACL,
+                {"subject": "User:alice"},
+                {"policies": [{"entries": [{"resource": "*", "actions": ["All"], "decision": "Allow"}]}]},
+            ),
+        )
+        for code, ext, body in attempts:
+            answer = await desk.ask(ALICE, code, ext, json.dumps(body).encode())
+            assert answer.code in (1, NO_PERMISSION), (code, answer.remark)
+        assert (await desk.ask(ALICE, Code.AUTH_LIST_USER)).code == NO_PERMISSION
+        assert (await desk.ask(ROOT, Code.AUTH_LIST_USER)).code == 0
+
+
+@virtual
+async def test_hole_requests_about_users_answer_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing that a broker answers, logs or writes has a secret: it is asked everything, as a super user."""
+    caplog.set_level("DEBUG")
+    async with guarded_broker(guarded(authAuditGrants="true")) as desk:
+        await with_message(desk)
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        for code in (*Code, 99_999):
+            if code not in (Code.AUTH_DELETE_USER, Code.AUTH_UPDATE_USER):
+                await desk.ask(ROOT, code, FOREIGN | {"username": "alice", "subject": "User:alice"}, foreign_body(code))
+            await desk.ask(NOBODY, code, FOREIGN, foreign_body(code))
+        for body in (b"", b"{", b'{"password":["' + ALICE.secret_key.encode() + b'"]}'):
+            for code in (Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_CREATE_ACL):
+                await desk.ask(ROOT, code, {"username": "x", "subject": "User:x"}, body)
+        disk = desk.desk.disk
+    answered = b"".join(encode(answer) for answer in desk.heard)
+    logged = "\n".join(str(record.__dict__) for record in caplog.records).encode()
+    written = b"".join(bytes(node.pages) for node in disk._names.nodes.values())
+    assert len(answered) > 10_000
+    assert len(disk.read("/store/config/access-audit.jsonl").splitlines()) > 100
+    for secret in (*SECRETS, *(json.dumps(secret) for secret in SECRETS)):
+        assert secret.encode() not in answered
+        assert secret.encode() not in logged
+        assert secret.encode() not in written
+    assert b"Signature" not in disk.read("/store/config/access-audit.jsonl")
+
+
+@virtual
+async def test_hole_a_relayed_request_gives_its_signature_to_a_consumer() -> None:
+    """A consumer could send the fields of an administrator again, under another code."""
+    seen: list[Command] = []
+
+    def heard(request: Any) -> Command:
+        seen.append(request.command)
+        return Command(0, request.command.opaque, 1)
+
+    from turbopump.remoting.router import Route
+
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Group:G", "Sub")
+        await desk.grant(ALICE, "Topic:T", "Sub")
+        consumer = desk.desk.visitor({Code.GET_CONSUMER_RUNNING_INFO: Route(None, heard)})
+        beat = foreign_body(Code.HEART_BEAT)
+        assert (await desk.ask(ALICE, Code.HEART_BEAT, {}, beat, consumer)).code == 0
+        info = {"consumerGroup": "G", "clientId": "c"}
+        await desk.ask(ROOT, Code.GET_CONSUMER_RUNNING_INFO, info)
+        await consumer.close()
+    assert [sorted(command.ext or {}) for command in seen] == [["clientId", "consumerGroup"]]
+
+
+async def spoken(desk: GuardedDesk, data: bytes) -> bytes:
+    """What the broker answers to bytes on a connection of their own."""
+    received = bytearray()
+
+    class Speaker(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+            transport.write(data)  # type: ignore[attr-defined]
+
+        def data_received(self, answer: bytes) -> None:
+            received.extend(answer)
+
+    speaker = Speaker()
+    await desk.desk.network.connect(lambda: speaker, "127.0.0.1", desk.desk.broker.port)
+    await asyncio.sleep(1)
+    speaker.transport.close()
+    return bytes(received)

@@ -1,0 +1,155 @@
+"""A name server with access control: who may change routes, values and settings, and who may read them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.kit import virtual
+from tests.unit.guard.kit import ALICE, INNER, ROOT, SETTINGS
+
+from turbopump.auth.signature import Credentials
+from turbopump.namesrv.config import NamesrvConfig, configure
+from turbopump.namesrv.server import NameServer
+from turbopump.protocol.codes import RequestCode as Code
+from turbopump.protocol.command import Command
+from turbopump.remoting.client import Client
+from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import VirtualClock
+from turbopump.testing.network import MemoryNetwork
+
+NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
+IP, TOOL = "10.0.0.9", "10.0.0.8"
+CONFIG, _ = configure(
+    NamesrvConfig(listen_port=9876, bind_address=IP, kv_config_path="/data/kvConfig.json"),
+    "".join(f"{key}={text}\n" for key, text in SETTINGS.items()),
+)
+BROKER = {
+    "brokerName": "evil",
+    "brokerAddr": "6.6.6.6:10911",
+    "clusterName": "DefaultCluster",
+    "haServerAddr": "6.6.6.6:10912",
+    "brokerId": 0,
+}
+CHANGES: dict[str, tuple[int, dict[str, Any], bytes]] = {
+    "a value that is put": (Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"}, b""),
+    "a value that is deleted": (Code.DELETE_KV_CONFIG, {"namespace": "N", "key": "k"}, b""),
+    "a broker that registers": (Code.REGISTER_BROKER, BROKER, b""),
+    "a broker that leaves": (Code.UNREGISTER_BROKER, BROKER, b""),
+    "permission that is wiped": (Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "b"}, b""),
+    "permission that is added": (Code.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "b"}, b""),
+    "a topic that is deleted": (Code.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"}, b""),
+    "a topic that is registered": (Code.REGISTER_TOPIC_IN_NAMESRV, {"topic": "T"}, b"{}"),
+    "settings that change": (Code.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true\n"),
+    "a sign of life": (Code.BROKER_HEARTBEAT, BROKER, b""),
+    "settings that are read": (Code.GET_NAMESRV_CONFIG, {}, b""),
+}
+
+
+class Desk:
+    """A name server in memory, and a tool that asks it."""
+
+    def __init__(self, config: NamesrvConfig = CONFIG, disk: SimulatedDisk | None = None) -> None:
+        self.clock = VirtualClock()
+        self.network = MemoryNetwork()
+        self.disk = disk or SimulatedDisk(Chance(1), self.clock)
+        self.server = NameServer(config, self.network.at(IP), self.clock, self.disk)
+        self.client = Client(self.network.at(TOOL), self.clock)
+
+    async def __aenter__(self) -> "Desk":
+        await self.server.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.close()
+        await self.server.stop()
+
+    async def ask(
+        self, who: Credentials | None, code: int, ext: dict[str, Any] | None = None, body: bytes = b""
+    ) -> Command:
+        fields = {name: str(value) for name, value in (ext or {}).items()}
+        signed = fields if who is None else who.signed(fields, body)
+        return await self.client.call(f"{IP}:9876", Command(code, ext=signed or None, body=body), 10)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@virtual
+async def test_hole_anybody_changes_routes_values_and_settings_of_a_name_server(what: str) -> None:
+    code, ext, body = CHANGES[what]
+    async with Desk() as desk:
+        user = json.dumps({"password": ALICE.secret_key}).encode()
+        created = await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": ALICE.access_key}, user)
+        assert created.code == 0, created.remark
+        for who in (None, Credentials("root", "guessed"), Credentials("eve", "guessed"), ALICE):
+            assert (await desk.ask(who, code, ext, body)).code == NO_PERMISSION
+        for who in (ROOT, INNER):
+            assert (await desk.ask(who, code, ext, body)).code != NO_PERMISSION
+
+
+@virtual
+async def test_routes_are_open_to_everybody_unless_reads_are_signed() -> None:
+    for reads, expected in (("open", TOPIC_NOT_EXIST), ("signed", NO_PERMISSION)):
+        async with Desk(replace(CONFIG, name_server_reads=reads)) as desk:
+            assert (await desk.ask(None, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == expected
+            assert (await desk.ask(ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == TOPIC_NOT_EXIST
+
+
+@virtual
+async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
+    async with Desk() as desk:
+        shown = (await desk.ask(ROOT, Code.GET_NAMESRV_CONFIG)).body.decode()
+        assert "initAuthenticationUser=******" in shown
+        user = json.dumps({"password": ALICE.secret_key}).encode()
+        assert (await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
+        written = desk.disk.read("/data/users.json").decode()
+        for who in (ROOT, INNER, ALICE):
+            assert who.secret_key not in shown
+            assert who.secret_key not in written
+    async with Desk(disk=desk.disk) as again:
+        refused = await again.ask(ALICE, Code.GET_NAMESRV_CONFIG)
+        assert "has no permission" in (refused.remark or "")
+
+
+@virtual
+async def test_no_request_switches_access_control_of_a_name_server_off() -> None:
+    async with Desk() as desk:
+        for line in ("authenticationEnabled=false", "nameServerReads=open", "initAuthenticationUser="):
+            answer = await desk.ask(ROOT, Code.UPDATE_NAMESRV_CONFIG, {}, line.encode())
+            assert (answer.code, answer.remark) == (NO_PERMISSION, "Can not update config in black list.")
+
+
+@virtual
+async def test_without_access_control_a_name_server_checks_nothing() -> None:
+    async with Desk(NamesrvConfig(listen_port=9876, bind_address=IP)) as desk:
+        assert (await desk.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})).code == 0
+        assert desk.server._router._before == ()
+
+
+@virtual
+async def test_a_broker_registers_with_its_inner_credentials() -> None:
+    """And one without them is refused, with a warning of the name server."""
+    from tests.unit.broker.desk import CONFIG as BROKER_CONFIG
+    from tests.unit.guard.kit import guarded
+
+    from turbopump.broker.config import BrokerConfig, NameServerConfig
+    from turbopump.broker.server import Broker
+    from turbopump.testing.disk import SimulatedWorkers
+
+    async def is_registered(config: BrokerConfig) -> bool:
+        async with Desk() as desk:
+            disk = SimulatedDisk(Chance(2), desk.clock)
+            named = replace(config, name_servers=NameServerConfig(addresses=(f"{IP}:9876",)))
+            listening = replace(named.listening, bind_address="10.0.0.1")
+            broker = Broker(
+                replace(named, listening=listening),
+                *(desk.network.at("10.0.0.1"), desk.clock, disk, SimulatedWorkers(disk), Chance(2)),
+                lambda: "10.0.0.1",
+            )
+            await broker.start()
+            found = (await desk.ask(None, Code.GET_BROKER_CLUSTER_INFO)).body
+            await broker.stop()
+            return b"broker-a" in found
+
+    assert await is_registered(guarded(BROKER_CONFIG))
+    assert not await is_registered(BROKER_CONFIG)
