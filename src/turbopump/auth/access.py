@@ -12,7 +12,7 @@ from typing import Protocol
 from turbopump.auth.book import UserBook
 from turbopump.auth.policies import decide, explained
 from turbopump.auth.resources import Need
-from turbopump.auth.signature import ACCESS_KEY, is_signed_by
+from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
 from turbopump.auth.users import MAX_SECRETS, User
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
@@ -53,6 +53,9 @@ class Access(Protocol):
 
     def identify(self, command: Command, source: Source) -> Identity:
         """Returns who sent a request; raises Refused, with Apache's texts, if that is not certain."""
+
+    def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
+        """Returns who signed the content of a plain send, as `identify` would; None: ask `identify`."""
 
     def authorize(
         self, identity: Identity, needs: Sequence[Need], source: Source, code: int | None = None
@@ -102,6 +105,11 @@ class UserAccess:
         is_signed_by(command, _NO_SECRETS[len(secrets) :])
         self._enabled(name)
         raise NoPermission("check signature failed.")
+
+    def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
+        """Returns the user whose secret signed this content; None: `identify` decides."""
+        secrets, identity = self._signers.get(name, _NOBODY)
+        return identity if is_signature_of(content, secrets, signature) else None
 
     def _by_certificate(self, source: Source) -> Identity:
         if not source.certificate:

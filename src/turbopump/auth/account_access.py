@@ -16,7 +16,7 @@ from turbopump.auth.access import (
 )
 from turbopump.auth.accounts import Account, Accounts, Perm
 from turbopump.auth.resources import Action, Need, ResourceType
-from turbopump.auth.signature import ACCESS_KEY, is_signed_by
+from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
 from turbopump.protocol.names import TRACE_TOPIC
@@ -67,6 +67,13 @@ class AccountAccess:
         if not is_signed_by(command, (account.secret_key,)):
             raise NoPermission(f"Check signature failed for accessKey={key}")
         return self._identities[key]
+
+    def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
+        """Returns the account whose secret signed this content; None: `identify` decides, by addresses too."""
+        account = self._accounts.by_key.get(name)
+        if account is None or self._accounts.white or account.white_address.matches(source.address):
+            return None
+        return self._identities[name] if is_signature_of(content, (account.secret_key,), signature) else None
 
     def _by_certificate(self, source: Source) -> Identity:
         if not source.certificate:

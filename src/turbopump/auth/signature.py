@@ -72,14 +72,18 @@ def is_signed_by(command: Command, secrets: Sequence[str]) -> bool:
     if ext is None or given is None:
         return False
     expected = given.encode()
-    if _is_one_of(_content(ext, command.body), secrets, expected):
+    if is_signature_of(_content(ext, command.body), secrets, expected):
         _remember_order(ext)
         return True
-    return any(_is_one_of(content, secrets, expected) for content in _other_contents(command, ext))
+    return any(is_signature_of(content, secrets, expected) for content in _other_contents(command, ext))
 
 
-def _is_one_of(content: bytes, secrets: Sequence[str], expected: bytes) -> bool:
-    return any(hmac.compare_digest(_signature(content, secret), expected) for secret in secrets)
+def is_signature_of(content: bytes, secrets: Sequence[str], signature: bytes) -> bool:
+    """Returns whether a signature was made of this content with one of the secrets, in constant time."""
+    for secret in secrets:  # noqa: SIM110 - a generator costs 0.3 us of each request
+        if hmac.compare_digest(_signature(content, secret), signature):
+            return True
+    return False
 
 
 def _other_contents(command: Command, ext: dict[str, str]) -> Iterator[bytes]:

@@ -120,8 +120,8 @@ DispatchCopied = Callable[..., tuple[int, int, int]]
 """Returns the position behind the last plain record, its log offset (-1: there was none) and store time."""
 
 
-SignedSend = tuple[int, str, bytes, str, bytes]
-"""A signed plain send: size of its frame, access key, signature, topic, and the content that was signed."""
+SignedSend = tuple[int, str, bytes, str, bytes, int]
+"""A signed plain send: size of its frame, access key, signature, topic, what was signed, size of its body."""
 
 
 class Twins(NamedTuple):

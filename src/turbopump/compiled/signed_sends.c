@@ -107,7 +107,7 @@ static PyObject *row_of(size_t size, const Fields *fields, Span topic, Span body
     PyObject *given = PyBytes_FromStringAndSize((const char *)signature.at, (Py_ssize_t)signature.size);
     PyObject *row = NULL;
     if (named != NULL && on != NULL && given != NULL)
-        row = Py_BuildValue("nOOOO", (Py_ssize_t)size, named, given, on, content);
+        row = Py_BuildValue("nOOOOn", (Py_ssize_t)size, named, given, on, content, (Py_ssize_t)body.size);
     Py_XDECREF(named);
     Py_XDECREF(on);
     Py_XDECREF(given);

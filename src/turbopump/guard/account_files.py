@@ -37,7 +37,9 @@ class AccountFiles:
             found = {self.main: self._disk.read(self.main)} if self._disk.exists(self.main) else {}
             for path in self._below(f"{self._directory}/{DIRECTORY}", MAX_DEPTH):
                 if len(found) >= MAX_FILES:
-                    raise AccessFileFault(f"{self._directory} must have at most {MAX_FILES} files of accounts")
+                    raise AccessFileFault(
+                        f"{self._directory} must have at most {MAX_FILES} files of accounts"
+                    )
                 found[path] = self._disk.read(path)
         except OSError as error:
             raise AccessFileFault(f"cannot read the files of accounts: {error}") from None
@@ -51,9 +53,7 @@ class AccountFiles:
 
     def write(self, path: str, value: Any) -> bytes:
         """Replaces a file by a value; returns its new contents. Blocks."""
-        text: str = self._yaml.safe_dump(
-            value, sort_keys=False, allow_unicode=True, default_flow_style=False
-        )
+        text: str = self._yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
         replace_private(self._disk, path, text.encode())
         return text.encode()
 

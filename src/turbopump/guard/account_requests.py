@@ -64,7 +64,8 @@ class AccountHandler:
         key = (header.accessKey or "").strip()
         if len(key) <= LONGER_THAN or len((header.secretKey or "").strip()) <= LONGER_THAN:
             raise Refused(
-                failed, f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6"
+                failed,
+                f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6",
             )
         given = _given(header)
 
@@ -128,7 +129,9 @@ class AccountHandler:
             for value in self._table.values.values()
             for one in value.get("globalWhiteRemoteAddresses") or ()
         ]
-        return Answer(body=AclConfig(globalWhiteAddrs=white, plainAccessConfigs=list(map(_shown, rows))).encode())
+        return Answer(
+            body=AclConfig(globalWhiteAddrs=white, plainAccessConfigs=list(map(_shown, rows))).encode()
+        )
 
     async def _change(
         self, request: Request[Any], change: Callable[[Values], str], failed: int, what: str

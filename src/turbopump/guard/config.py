@@ -78,7 +78,8 @@ class AccessConfig:
     audit_file: str = _why("", "file of audit lines; empty: access-audit.jsonl beside the users")
     audits_grants: bool = _why(False, "an audit line for what was allowed, too: one for each request")
     quotas: tuple[tuple[str, UserQuota], ...] = _why(
-        (), "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)"
+        (),
+        "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)",
     )
 
     @property

@@ -19,6 +19,7 @@ from turbopump.guard.config import AccessConfig
 from turbopump.guard.failures import FailedSignatures
 from turbopump.guard.link import AccessLink
 from turbopump.guard.quotas import UserQuotas
+from turbopump.guard.signed_sends import Read
 from turbopump.guard.user_requests import UserHandler
 from turbopump.guard.users import UserTable
 from turbopump.remoting.router import Routes
@@ -54,8 +55,15 @@ class AccessControl:
     """Access control of one server: its link, requests and background work."""
 
     def __init__(
-        self, config: AccessConfig, place: ControlPlace, disk: Disk, run: Run, clock: Clock
+        self,
+        config: AccessConfig,
+        place: ControlPlace,
+        disk: Disk,
+        run: Run,
+        clock: Clock,
+        read_send: Read | None = None,
     ) -> None:
+        """`read_send` reads a signed plain send; None: each send is checked by itself."""
         assert config.is_on, "access control is off"
         self._config = config
         self._place = place
@@ -77,6 +85,7 @@ class AccessControl:
             clock,
             config.unchecked | place.open_codes,
             config.unauthorized,
+            read_send,
         )
 
     def open(self) -> None:
@@ -136,7 +145,5 @@ class AccessControl:
             if codes:
                 found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
         if not self._place.is_encrypted:
-            found.append(
-                "connections are not encrypted: who can read them can send a signed request again"
-            )
+            found.append("connections are not encrypted: who can read them can send a signed request again")
         return found

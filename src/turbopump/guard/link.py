@@ -17,6 +17,7 @@ from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
+from turbopump.guard.signed_sends import CODES, Read, SignedSends
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission, Refused
@@ -59,8 +60,9 @@ class AccessLink:
         clock: Clock,
         unchecked: frozenset[int] = frozenset(),
         unauthorized: frozenset[int] = frozenset(),
+        read_send: Read | None = None,
     ) -> None:
-        """`access` returns the users or accounts as they are now.
+        """`access` returns the users or accounts as they are now; `read_send` reads a signed plain send.
 
         Codes of `unchecked` need no identity, those of `unauthorized` no permission.
         """
@@ -72,6 +74,11 @@ class AccessLink:
         self._clock = clock
         self._unchecked = unchecked
         self._unauthorized = unauthorized
+        # Sends that need no check, or an audit line each, are not served together.
+        together = not audit.grants and CODES.isdisjoint(unchecked | unauthorized)
+        self._sends = (
+            SignedSends(read_send, access, cluster, failures, quotas) if read_send and together else None
+        )
         self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def check(self, command: Command, connection: Connection) -> None:
@@ -87,6 +94,17 @@ class AccessLink:
     def permits_plain_sends(self, connection: Connection) -> bool:
         """Returns False: each send names its user and its topic, so each is checked."""
         return False
+
+    def permitted_prefix(self, connection: Connection, data: bytes) -> int:
+        """Returns how many bytes at the front of a read event are signed sends that may be stored."""
+        if self._sends is None:
+            return 0
+        return self._sends.prefix(connection, data, source_of(connection), self._clock.monotonic())
+
+    def served(self, connection: Connection, used: int) -> None:
+        """Takes back from the quotas what passed together and goes through `check` all the same."""
+        if self._sends is not None:
+            self._sends.served(used)
 
     def permit(self, request: Request[Any], record: Record) -> None:
         """Raises Refused if the sender of a request has no right to the message that its handler found."""
@@ -137,9 +155,7 @@ class AccessLink:
             raise
         self._decide(command, identity, needs, source)
 
-    def _decide(
-        self, command: Command, identity: Identity, needs: Sequence[Need], source: Source
-    ) -> None:
+    def _decide(self, command: Command, identity: Identity, needs: Sequence[Need], source: Source) -> None:
         try:
             self._access().authorize(identity, needs, source, command.code)
         except Refused as refused:

@@ -42,13 +42,16 @@ class UserQuotas:
         self._quotas = dict(quotas)
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, identity: Identity, size: int, connection: Connection, now: float) -> None:
-        """Counts a request with `size` bytes of body. Raises SystemBusy when it is beyond the quota."""
+    def take(self, identity: Identity, size: int, connection: Connection, now: float) -> bool:
+        """Counts a request with `size` bytes of body; returns whether its sender has a quota.
+
+        Raises SystemBusy when it is beyond the quota.
+        """
         if not self._quotas:
-            return
+            return False
         quota = self._quota(identity)
         if quota is None:
-            return
+            return False
         name = identity.name
         bucket = self._bucket(name, quota, now)
         bucket.refill(quota, now)
@@ -59,6 +62,14 @@ class UserQuotas:
             raise _too_much(name, f"{quota.bytes_per_s} bytes in a second")
         bucket.requests_left -= 1
         bucket.bytes_left -= size
+        return True
+
+    def give_back(self, identity: Identity, size: int) -> None:
+        """Takes back that a request was counted: it is counted again when it is served."""
+        bucket = self._buckets.get(identity.name)
+        if bucket is not None:
+            bucket.requests_left += 1
+            bucket.bytes_left += size
 
     def _quota(self, identity: Identity) -> UserQuota | None:
         own = self._quotas.get(identity.name)

@@ -36,6 +36,9 @@ class InspectingLink(Link, Protocol):
         What follows them goes through `check`, one request at a time.
         """
 
+    def served(self, connection: Connection, used: int) -> None:
+        """Called with how many of these bytes were served together: the rest goes through `check` as well."""
+
 
 class BulkHandler(Protocol):
     """Interface: serves the plain requests of a read event together, gives the others to `Router.one`."""
@@ -71,7 +74,10 @@ class GuardedBulk:
             return NOTHING_USED
         for link in self._inspecting:
             data = data[: link.permitted_prefix(connection, data)]
-        return self._shortcut(connection, data) if data else NOTHING_USED
+        taken = self._shortcut(connection, data) if data else NOTHING_USED
+        for link in self._inspecting:
+            link.served(connection, taken[0])
+        return taken
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         asked, self._asked = self._asked, None

@@ -67,8 +67,8 @@ def test_a_signed_send_gives_its_signer_its_topic_and_what_was_signed(code: int)
     data = signed(fields, code=code)
     row = read(data)
     assert row is not None
-    size, access_key, signature, topic, _ = row
-    assert (size, access_key, topic) == (len(data), "user-1", "T")
+    size, access_key, signature, topic, _, body_size = row
+    assert (size, access_key, topic, body_size) == (len(data), "user-1", "T", 4)
     assert signature == signature_of(row)
 
 

@@ -71,7 +71,9 @@ class GuardedDesk:
         self.heard.append(answer)
         return answer
 
-    async def done(self, who: Credentials | None, code: int, ext: dict[str, Any], body: bytes = b"") -> Command:
+    async def done(
+        self, who: Credentials | None, code: int, ext: dict[str, Any], body: bytes = b""
+    ) -> Command:
         answer = await self.ask(who, code, ext, body)
         assert answer.code == 0, (code, answer.code, answer.remark)
         return answer

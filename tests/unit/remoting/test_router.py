@@ -498,9 +498,13 @@ class Inspects(Chain):
     def __init__(self, count: int, size: int) -> None:
         super().__init__(denies=True, plain=False)
         self.bytes = count * size
+        self.used: list[int] = []
 
     def permitted_prefix(self, connection: Connection, data: bytes) -> int:
         return min(self.bytes, len(data))
+
+    def served(self, connection: Connection, used: int) -> None:
+        self.used.append(used)
 
 
 @pytest.mark.parametrize("count", [0, 2, 3])
@@ -512,6 +516,7 @@ async def test_sends_that_an_inspecting_link_has_let_pass_are_served_together(co
     connection.data_received(asked(310, 1) + asked(310, 2) + asked(310, 3))
     assert (bulk.taken, bulk.served) == ([1, 2, 3][:count], [])
     assert link.checked == [310] * (3 - count)
+    assert link.used == [link.bytes]
     assert [answer.opaque for answer in commands(b"".join(transport.writes))] == [1, 2, 3][count:]
 
 

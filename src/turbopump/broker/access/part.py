@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turbopump.broker.part import Context, Part
+from turbopump.compiled import twins
 from turbopump.guard.control import AccessControl, ControlPlace
 from turbopump.guard.users import USERS_FILE, UserTable
 
@@ -36,7 +37,11 @@ async def build(context: Context) -> AccessPart:
         broker_name=context.broker_name,
         address=context.address,
     )
-    control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock)
+    compiled = twins()
+    read_send = None if compiled is None else compiled.signed_send
+    control = AccessControl(
+        config.access, place, context.disk, context.workers.run, context.clock, read_send
+    )
     control.open()
     context.permit = control.link.permit
     return AccessPart(
