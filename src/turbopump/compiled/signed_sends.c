@@ -1,8 +1,8 @@
 /* Reads a signed plain send: who signed it, with which signature, and the content that was signed.
  *
  * In: the bytes of a read event and a position. Out: for the plain send there, what `auth/signature.py` needs to judge
- * it. Anything else (other requests, other encodings, unsigned sends, a name twice) is left to Python, which is the
- * reference. Nothing is decided here and no secret is seen. */
+ * it. Anything else (other requests, other encodings, unsigned sends, a name twice, light queues) is left to Python,
+ * which is the reference. Nothing is decided here and no secret is seen. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -17,6 +17,7 @@
 #define RESPONSE 1 /* bit of a command's flag */
 
 static const char ACCESS_KEY[] = "AccessKey", SIGNATURE[] = "Signature";
+static const char LIGHT_QUEUES[] = "INNER_MULTI_DISPATCH"; /* a message with it goes to further topics */
 static const char BY_LETTER[] = "i", BY_WORD[] = "properties"; /* the field that may hold escapes */
 
 static int compare(Span one, Span other)
@@ -75,6 +76,17 @@ static uint8_t *put_values(uint8_t *at, const uint8_t *end, const Fields *fields
     return at;
 }
 
+static bool contains(Span text, const char *word, size_t size)
+{
+    const uint8_t *at = text.at, *end = text.at + text.size;
+    while ((size_t)(end - at) >= size && (at = memchr(at, word[0], (size_t)(end - at) - size + 1)) != NULL) {
+        if (memcmp(at, word, size) == 0)
+            return true;
+        at++;
+    }
+    return false;
+}
+
 /* Returns the content as bytes; None: left to Python; NULL: an exception is set. */
 static PyObject *content_of(const Fields *fields, Span body)
 {
@@ -85,7 +97,7 @@ static PyObject *content_of(const Fields *fields, Span body)
     if (content == NULL)
         return NULL;
     uint8_t *begin = (uint8_t *)PyBytes_AS_STRING(content), *at = put_values(begin, begin + room - body.size, fields);
-    if (at == NULL) {
+    if (at == NULL || contains((Span){begin, (size_t)(at - begin)}, LIGHT_QUEUES, sizeof LIGHT_QUEUES - 1)) {
         Py_DECREF(content);
         Py_RETURN_NONE;
     }

@@ -42,6 +42,10 @@ class UserQuotas:
         self._quotas = dict(quotas)
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
+    def __bool__(self) -> bool:
+        """Returns whether there are quotas at all."""
+        return bool(self._quotas)
+
     def take(self, identity: Identity, size: int, connection: Connection, now: float) -> bool:
         """Counts a request with `size` bytes of body; returns whether its sender has a quota.
 

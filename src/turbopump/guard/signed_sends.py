@@ -16,10 +16,8 @@ from turbopump.guard.quotas import UserQuotas
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.frame import MAX_FRAME
-from turbopump.protocol.properties import INNER_MULTI_DISPATCH
 from turbopump.remoting.connection import Connection
 
-LIGHT_QUEUES = INNER_MULTI_DISPATCH.encode()  # a message with it is written to further topics
 CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2})
 """Request codes of plain sends."""
 
@@ -52,16 +50,18 @@ class SignedSends:
         at = 0
         while (row := self._read(data, at, MAX_FRAME)) is not None:
             size, name, signature, topic, content, body_size = row
-            if LIGHT_QUEUES in content or len(topic) > MAX_REMEMBERED_NAME:
+            if len(topic) > MAX_REMEMBERED_NAME:
                 break
             try:
-                failures.check(source.address, name, now)
+                if failures:
+                    failures.check(source.address, name, now)
                 identity = access.signer_of(name, signature, content, source)
                 if identity is None:
                     break
-                failures.succeeded(source.address, name)
+                if failures:
+                    failures.succeeded(source.address, name)
                 access.authorize(identity, needs_of_send(topic, cluster), source)
-                is_counted = quotas.take(identity, body_size, connection, now)
+                is_counted = quotas and quotas.take(identity, body_size, connection, now)
             except Refused:
                 break
             at += size

@@ -132,11 +132,23 @@ def test_damaged_frames_give_the_same_as_python_or_nothing(junk: bytes, at: int)
         signed(FIELDS, code=11),
         signed(FIELDS, flag=1),
         signed({**FIELDS, "x": "ä"}),
+        signed({**FIELDS, "i": "INNER_MULTI_DISPATCH\x01%LMQ%a\x02"}),
         signed({**FIELDS, **{f"f{number}": "1" for number in range(32)}}),
         signed(FIELDS)[:-1],
         b"",
     ],
-    ids=["unsigned", "no signature", "no key", "a pull", "a response", "not ASCII", "many", "cut", "nothing"],
+    ids=[
+        "unsigned",
+        "no signature",
+        "no key",
+        "a pull",
+        "a response",
+        "not ASCII",
+        "light",
+        "many",
+        "cut",
+        "nothing",
+    ],
 )
 def test_what_is_not_a_plain_signed_send_is_left_to_python(data: bytes) -> None:
     assert read(data) is None
