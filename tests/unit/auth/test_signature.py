@@ -11,7 +11,9 @@ def test_a_route_request_is_signed_as_by_the_java_client() -> None:
         "AccessKey": "RocketMQ",
         "Signature": "oSGRG6trLxifIhEAdvqaevu5fkU=",
     }
-    assert sign({"AccessKey": "RocketMQ", "topic": "topicB"}, b"", "12345678") == "3VG2cNKuHpI+aZbSOUSOxoEmKw0="
+    assert (
+        sign({"AccessKey": "RocketMQ", "topic": "topicB"}, b"", "12345678") == "3VG2cNKuHpI+aZbSOUSOxoEmKw0="
+    )
 
 
 def test_a_request_without_fields_is_signed_by_its_key_alone() -> None:
