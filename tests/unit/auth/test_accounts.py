@@ -72,6 +72,8 @@ def test_every_permission_is_read_by_its_name(text: str) -> None:
         ({"topicPerms": ["=PUB"]}, "entries such as topicA=SUB"),
         ({"topicPerms": ["t=PUB", "t=DENY"]}, "two different permissions"),
         ({"topicPerms": ["%RETRY%g=PUB"], "groupPerms": ["g=DENY"]}, "two different permissions"),
+        ({"topicPerms": ["*=PUB"]}, "must have exact names"),
+        ({"groupPerms": ["g*=PUB"]}, "must have exact names"),
         ({"topicPerms": "t=PUB"}, "must be a list"),
         ({"topicPerm": ["t=DENY"]}, "got 'topicPerm'"),
         ({"admin": "maybe"}, "must be true or false"),

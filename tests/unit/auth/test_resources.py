@@ -29,6 +29,8 @@ def orders(name: str) -> Resource:
         ("Topic:orders", ["orders"], ["orders2", "order", "Orders", ""]),
         ("Topic:ord*", ["ord", "orders"], ["or", "Orders", ""]),
         ("Topic:ord*ers", ["ordinary"], ["or"]),
+        ("Topic:**", ["orders"], []),
+        ("Topic:*ers", ["other"], []),
         ("Group:*", [], ["orders"]),
         ("Cluster:orders", [], ["orders"]),
         ("Namespace:*", [], ["orders"]),
@@ -53,6 +55,10 @@ def test_a_pattern_is_read_as_it_is_written(kind: str, name: str, star: str) -> 
     pattern = ResourcePattern.parse(f"{kind}:{name}{star}")
     assert str(pattern) == f"{kind}:{name}{star}"
     assert ResourcePattern.parse(str(pattern)) == pattern
+
+
+def test_a_pattern_that_begins_with_a_star_is_that_of_all_names() -> None:
+    assert ResourcePattern.parse("Topic:*ers") == ResourcePattern.parse("Topic:*")
 
 
 def test_the_more_exact_pattern_has_the_smaller_rank() -> None:
