@@ -1,4 +1,4 @@
-"""One run of a scenario with a group: it fails some times, becomes whole, is read at each member, and checked."""
+"""One run of a scenario with a group: it fails some times, becomes whole, is read at all members, and checked."""
 
 from __future__ import annotations
 

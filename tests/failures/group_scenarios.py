@@ -1,4 +1,4 @@
-"""The table of failures of a DLedger group. Each row fails, waits until clients have noticed, and ends the failure.
+"""The failures of a DLedger group. Each row fails, waits until clients have noticed, and ends the failure.
 
 `chance` chooses members and how long each part lasts. Waits are for what clients see; a failure that lasts
 longer than an election lasts until another member has acknowledged appends.

@@ -5,13 +5,14 @@ stands; an append without an answer, or with an error, may have happened at any 
 A history is linearizable when each call that took effect can be given one instant between its call and its
 return, such that every answer is what the list was at these instants.
 
-In general that takes a search over all orders. Here it does not, because offsets fix the order of the appends:
-the append at offset k has the k-th instant. What is left is when. A read that showed `least` messages comes
-behind the append at offset least-1; one that said that there is nothing at `most` comes before the append at
-offset `most`. So all calls are in one partial order, and each has an earliest and a latest instant. With
-nothing else to respect, every call can be put at the latest of the earliest instants of those before it: this
-fails exactly when some call returned before one that must precede it was called. The order has four kinds of
-such pairs, so each is looked for alone, and the names of the anomalies are the names of the pairs:
+In general that takes a search over all orders. Here it does not, because offsets fix the order of the
+appends: the append at offset k has the k-th instant. What is left is when. A read that showed `least`
+messages comes behind the append at offset least-1; one that said that there is nothing at `most` comes
+before the append at offset `most`. So all calls are in one partial order, and each has an earliest and a
+latest instant. With nothing else to respect, every call can be put at the latest of the earliest instants
+of those before it: this fails exactly when some call returned before one that must precede it was called.
+The order has four kinds of such pairs, so each is looked for alone, and the names of the anomalies are the
+names of the pairs:
 
     append i, append k, i < k       i called after k was acknowledged      REORDERED
     append i, read with least > i   i called after the read returned       FUTURE
@@ -20,14 +21,15 @@ such pairs, so each is looked for alone, and the names of the anomalies are the 
 
 A sweep over the sorted calls finds each, so a history costs a sort, and never a search.
 
-Before that, values and offsets must be a bijection (LOST, DUPLICATE, MOVED, CHANGED, FOREIGN, VANISHED, SHRUNK,
-GAP), which is compared with what the queue holds at the end. These must hold for reads at any broker.
+Before that, values and offsets must be a bijection (LOST, DUPLICATE, MOVED, CHANGED, FOREIGN, VANISHED,
+SHRUNK, GAP), which is compared with what the queue holds at the end. These must hold for reads at any
+broker.
 
-STALE is about reads at a leader, and has two forms. A leader that was replaced and has not heard of it answers
-reads from what it has: no group here asks its followers before a read. That is counted as DEPOSED when all that
-was missed belongs to later terms. STALE is what no leader may do: in its term it misses what it has
-acknowledged or shown itself, or what an earlier term has. A leadership counts from its first acknowledgement:
-before that, the broker may still serve as the follower that it was.
+STALE is about reads at a leader, and has two forms. A leader that was replaced and has not heard of it
+answers reads from what it has: no group here asks its followers before a read. That is counted as DEPOSED
+when all that was missed belongs to later terms. STALE is what no leader may do: in its term it misses what
+it has acknowledged or shown itself, or what an earlier term has. A leadership counts from its first
+acknowledgement: before that, the broker may still serve as the follower that it was.
 """
 
 from __future__ import annotations
@@ -205,7 +207,7 @@ def _reordered(placed: Sequence[tuple[int, AppendCall]]) -> Iterator[Named]:
 
 
 def _future(placed: Sequence[tuple[int, AppendCall]], reads: Sequence[ReadCall]) -> Iterator[Named]:
-    # The latest call among all appends up to each offset: a read that showed the offset comes behind them all.
+    # The latest call among the appends up to each offset: a read that showed it comes behind them all.
     offsets = [offset for offset, _ in placed]
     latest: list[AppendCall] = []
     for _, one in placed:

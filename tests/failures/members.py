@@ -1,9 +1,9 @@
 """Three brokers of one DLedger group as processes, with a loopback proxy on each way between two members.
 
-Each member has a file of its own in which the addresses of the others are those of links, so two proxies stand
-between two members: one for each that connects. A way that is cut keeps the requests of one link and the answers
-of the other. Clients and the name server are reached without a proxy. No network namespaces are used, so no
-rights are needed.
+Each member has a file of its own in which the addresses of the others are those of links, so two proxies
+stand between two members: one for each that connects. A way that is cut keeps the requests of one link and
+the answers of the other. Clients and the name server are reached without a proxy. No network namespaces are
+used, so no rights are needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from turbopump.protocol.dledger.codes import DLedgerRequestCode
 MEMBERS = (0, 1, 2)
 KINDS = {"group": peers.OURS, "group-4.9.7": "4.9.7"}
 """Which brokers a group has, by its name on the command line."""
-DISK_SIZE = 96 << 20
+DISK_SIZE = 320 << 20
+"""Our index of entries takes 160 MiB of it at once."""
 ASKED_S = 1.0
 FAST_INTERVALS = {"dLegerHeartbeatInterval": "200", "dLegerMinVoteWait": "50", "dLegerMaxVoteWait": "200"}
 UNKNOWN_MEMBER = "asks"

@@ -54,7 +54,9 @@ def test_an_open_append_may_have_happened_late_or_never() -> None:
     unknown = AppendCall(0, "x", 0.5, OPEN)
     assert check([*APPENDS, unknown], [], FINAL) == []
     assert check([*APPENDS, unknown], [], (*FINAL, "x")) == []
-    assert check([unknown, *(replace(one, offset=one.offset + 1) for one in APPENDS)], [], ("x", *FINAL)) == []
+    assert (
+        check([unknown, *(replace(one, offset=one.offset + 1) for one in APPENDS)], [], ("x", *FINAL)) == []
+    )
 
 
 def test_a_read_during_an_append_may_show_it_or_not() -> None:
@@ -190,7 +192,9 @@ def _made(chance: random.Random) -> tuple[list[AppendCall], list[ReadCall], list
         value = f"m{number}"
         ack = kind == "append"
         offset = len(queue) if ack else -1
-        appends.append(AppendCall(0, value, called, returned if ack else OPEN, offset, FIRST if ack else None))
+        appends.append(
+            AppendCall(0, value, called, returned if ack else OPEN, offset, FIRST if ack else None)
+        )
         if kind != "never":
             queue.append(value)
     return appends, reads, queue
