@@ -36,7 +36,7 @@ class FailureTable:
 
     names: Sequence[str]
     """The scenarios, in the order of their table."""
-    run: Callable[[str, str, Path, int], Any]
+    run: Callable[[str, Path, int, argparse.Namespace], Any]
     line: Callable[[Any], str]
     is_broken: Callable[[Any], bool]
     text_table: Callable[[list[Any]], str]
@@ -49,30 +49,30 @@ def main() -> int:
     if options.page_only:
         _write_pages()
         return 0
-    family = GROUPS if options.pair in members.KINDS else PAIRS
-    if unknown := set(options.scenario or ()) - set(family.names):
+    table = GROUPS if options.pair in members.KINDS else PAIRS
+    if unknown := set(options.scenario or ()) - set(table.names):
         raise SystemExit(
-            f"--scenario must be one of {', '.join(family.names)}, got {', '.join(sorted(unknown))}"
+            f"--scenario must be one of {', '.join(table.names)}, got {', '.join(sorted(unknown))}"
         )
-    chosen = [name for name in family.names if not options.scenario or name in options.scenario]
+    chosen = [name for name in table.names if not options.scenario or name in options.scenario]
     began = time.monotonic()
-    outcomes = run_all(family, chosen, options)
+    outcomes = run_all(table, chosen, options)
     minutes = (time.monotonic() - began) / 60
-    print(f"\n{options.pair}, {minutes:.1f} minutes, seed {options.seed}\n{family.text_table(outcomes)}")
+    print(f"\n{options.pair}, {minutes:.1f} minutes, seed {options.seed}\n{table.text_table(outcomes)}")
     if left := [name for name in chosen if name not in {one.scenario for one in outcomes}]:
         print(f"no time for: {', '.join(left)}")
     if options.json is not None:
-        family.save(options, minutes, outcomes)
+        table.save(options, minutes, outcomes)
     if options.page:
         _write_pages()
-    broken = sorted({one.scenario for one in outcomes if family.is_broken(one)})
+    broken = sorted({one.scenario for one in outcomes if table.is_broken(one)})
     if _is_ours(options.pair) and broken:
         print(f"FAILED: {', '.join(broken)}; seed {options.seed}")
         return 1
     return 0
 
 
-def run_all(family: FailureTable, chosen: list[str], options: argparse.Namespace) -> list[Any]:
+def run_all(table: FailureTable, chosen: list[str], options: argparse.Namespace) -> list[Any]:
     """Runs the scenarios in turn, `jobs` at a time, and begins none when the time is over."""
     home = Path(tempfile.mkdtemp(prefix="turbopump-failures-"))
     seconds, seed = options.minutes * 60, options.seed
@@ -85,10 +85,10 @@ def run_all(family: FailureTable, chosen: list[str], options: argparse.Namespace
             number = next(numbers)
             scenario = chosen[(seed + number) % len(chosen)]
             here = home / f"{number}-{scenario}"
-            outcome = family.run(scenario, options.pair, here, seed + number // len(chosen))
+            outcome = table.run(scenario, here, seed + number // len(chosen), options)
             outcomes.append(outcome)
-            is_kept = options.keep or (family.is_broken(outcome) and _is_ours(options.pair))
-            print(f"{family.line(outcome)}{f'  (logs: {here})' if is_kept else ''}", flush=True)
+            is_kept = options.keep or (table.is_broken(outcome) and _is_ours(options.pair))
+            print(f"{table.line(outcome)}{f'  (logs: {here})' if is_kept else ''}", flush=True)
             if not is_kept:
                 shutil.rmtree(here, ignore_errors=True)
 
@@ -113,7 +113,7 @@ SCENARIOS = {one.name: one for one in TABLE}
 GROUP_SCENARIOS = {one.name: one for one in GROUP_TABLE}
 PAIRS = FailureTable(
     list(SCENARIOS),
-    lambda name, kind, home, seed: runs.run(SCENARIOS[name], kind, home, seed),
+    lambda name, home, seed, options: runs.run(SCENARIOS[name], options.pair, home, seed),
     report.line,
     lambda outcome: report.rows_of([outcome])[0].is_broken,
     lambda outcomes: report.text_table(report.rows_of(outcomes)),
@@ -121,7 +121,9 @@ PAIRS = FailureTable(
 )
 GROUPS = FailureTable(
     list(GROUP_SCENARIOS),
-    lambda name, kind, home, seed: group_runs.run(GROUP_SCENARIOS[name], kind, home, seed),
+    lambda name, home, seed, options: group_runs.run(
+        GROUP_SCENARIOS[name], options.pair, home, seed, options.rounds
+    ),
     group_report.line,
     lambda outcome: outcome.is_broken,
     lambda outcomes: group_report.text_table(group_report.rows_of(outcomes)),
@@ -148,6 +150,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", metavar="NAME", help="only these")
     parser.add_argument(
         "--jobs", type=int, default=2, help="how many pairs or groups at once; most of them wait"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=group_runs.ROUNDS, help="how often a run of a group has its failure"
     )
     parser.add_argument(
         "--keep", action="store_true", help="keep the logs of all runs, not only of those that failed"

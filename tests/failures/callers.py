@@ -109,6 +109,7 @@ class QueueCaller:
         self._lines, self._leadership = None, None
 
     def _led(self) -> Leadership | None:
+        self._status.wait_at_most(self._chance.choice(TIMEOUTS_S))
         found = self._group.leadership_by(self._status, self._member)
         if found is not None:
             self._history.leaderships.append(found)

@@ -110,7 +110,7 @@ def line(outcome: GroupOutcome) -> str:
 
 def text_table(rows: list[GroupRow]) -> str:
     """Returns the table that is printed at the end."""
-    return "\n".join("  ".join(f"{cell:>12.17}" for cell in cells) for cells in _all(rows))
+    return "\n".join("  ".join(f"{cell:>12}" for cell in cells) for cells in _all(rows))
 
 
 def save(
@@ -133,13 +133,8 @@ def save(
 
 def rows_in(figures: Mapping[str, Any]) -> list[GroupRow]:
     """Reads the rows of a file that `save` has written."""
-    rows = []
-    for row in figures["scenarios"]:
-        anomalies = Counter(row["figures"]["anomalies"])
-        rows.append(
-            GroupRow(**{**row, "figures": GroupFigures(**{**row["figures"], "anomalies": anomalies})})
-        )
-    return rows
+    rows = figures["scenarios"]
+    return [GroupRow(**{**row, "figures": GroupFigures(**row["figures"])}) for row in rows]
 
 
 def write_page(results: Path) -> None:
@@ -171,7 +166,7 @@ def page(found: Mapping[str, Mapping[str, Any]]) -> str:
 def _anomalies(rows: Mapping[str, list[GroupRow]]) -> list[list[str]]:
     table = [["anomaly", *(SHOWN[kind] for kind in rows)]]
     for anomaly in ANOMALIES:
-        counts = [sum(row.figures.anomalies[anomaly.name] for row in one) for one in rows.values()]
+        counts = [sum(row.figures.anomalies.get(anomaly.name, 0) for row in one) for one in rows.values()]
         table.append([f"`{anomaly.name.lower()}`: {anomaly.value}", *map(_bold, counts)])
     for name in ("shared_terms", "diverged"):
         counts = [sum(getattr(row.figures, name) for row in one) for one in rows.values()]
@@ -184,14 +179,14 @@ def _anomalies(rows: Mapping[str, list[GroupRow]]) -> list[list[str]]:
 
 
 def _all(rows: list[GroupRow]) -> list[list[str]]:
-    seen = [one.name for one in ANOMALIES if any(row.figures.anomalies[one.name] for row in rows)]
+    seen = [one.name for one in ANOMALIES if any(one.name in row.figures.anomalies for row in rows)]
     table = [["scenario", "runs", "errors", *COLUMNS.values(), *(name.lower() for name in seen)]]
     for row in rows:
         if row.not_possible and not row.runs:
             table.append([row.scenario, f"not possible: {row.not_possible}"])
             continue
         figures = [getattr(row.figures, name) for name in COLUMNS]
-        figures += [row.figures.anomalies[name] for name in seen]
+        figures += [row.figures.anomalies.get(name, 0) for name in seen]
         table.append([row.scenario, str(row.runs), str(len(row.errors)), *map(str, figures)])
     return table
 
@@ -201,6 +196,6 @@ def _bold(count: int) -> str:
 
 
 def _sum(one: GroupFigures, other: GroupFigures) -> GroupFigures:
-    return GroupFigures(
-        **{each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(one)}
-    )
+    names = [each.name for each in fields(one) if each.name != "anomalies"]
+    added = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return GroupFigures(**added, anomalies=dict(Counter(one.anomalies) + Counter(other.anomalies)))

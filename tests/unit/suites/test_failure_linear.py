@@ -198,3 +198,94 @@ def _made(chance: random.Random) -> tuple[list[AppendCall], list[ReadCall], list
         if kind != "never":
             queue.append(value)
     return appends, reads, queue
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_the_sweep_agrees_with_a_search_over_all_orders(seed: int) -> None:
+    """Small histories, of which about half had an answer or an instant changed."""
+    chance = random.Random(seed)
+    appends, reads, final = _small(chance)
+    assert (check(appends, reads, final) == []) == _has_an_order(appends, reads, final), (
+        appends,
+        reads,
+        final,
+    )
+
+
+def test_the_search_sees_both_kinds_of_histories() -> None:
+    verdicts = [_has_an_order(*_small(random.Random(seed))) for seed in range(400)]
+    assert 100 < sum(verdicts) < 300
+
+
+def _small(chance: random.Random) -> tuple[list[AppendCall], list[ReadCall], list[str]]:
+    """A queue that has its first message, then some calls that overlap; some answers are changed."""
+    appends, reads, queue = [AppendCall(0, "first", -2.0, -1.0, 0, FIRST)], [], ["first"]
+    for number in range(chance.randint(3, 5)):
+        called, returned = number - chance.uniform(0, 2) + 1, number + chance.uniform(0, 2) + 1
+        if chance.random() < 0.5:
+            found = tuple(enumerate(queue))[chance.randint(0, len(queue)) :]
+            length = len(queue)
+            reads.append(
+                ReadCall(0, called, returned, 0, found, length, chance.choice([length, None]), FIRST)
+            )
+            continue
+        is_open = chance.random() < 0.3
+        offset, end = (-1, OPEN) if is_open else (len(queue), returned)
+        appends.append(AppendCall(0, f"m{number}", called, end, offset, FIRST))
+        if not is_open or chance.random() < 0.5:
+            queue.append(f"m{number}")
+    for _ in range(chance.choice([0, 1, 2, 3])):
+        _change(chance, appends, reads, queue)
+    return appends, reads, queue
+
+
+def _change(
+    chance: random.Random, appends: list[AppendCall], reads: list[ReadCall], queue: list[str]
+) -> None:
+    kind = chance.choice(["swap", "drop", "read", "time", "time"])
+    if kind == "swap" and len(queue) > 2:
+        one, other = chance.sample(range(1, len(queue)), 2)
+        queue[one], queue[other] = queue[other], queue[one]
+        for at, append in enumerate(appends):
+            if append.returned != OPEN and append.value in queue:
+                appends[at] = replace(append, offset=queue.index(append.value))
+        reads[:] = [replace(read, found=tuple(enumerate(queue))[: read.least]) for read in reads]
+    elif kind == "drop" and len(queue) > 1:
+        queue.pop()
+    elif kind == "read" and reads:
+        at = chance.randrange(len(reads))
+        length = max(0, reads[at].least + chance.choice([-1, 1]))
+        reads[at] = replace(reads[at], found=(), least=length, most=length)
+    elif reads:
+        at = chance.randrange(len(reads))
+        shift = chance.uniform(-3, 3)
+        called = max(-0.9, reads[at].called + shift)
+        reads[at] = replace(reads[at], called=called, returned=max(called + 0.1, reads[at].returned + shift))
+
+
+def _has_an_order(appends: Sequence[AppendCall], reads: Sequence[ReadCall], final: Sequence[str]) -> bool:
+    """Whether some order of all calls explains every answer; open appends may be left out."""
+    calls = [*appends, *reads]
+
+    def goes_on(left: frozenset[int], queue: tuple[str, ...]) -> bool:
+        must = [at for at in left if calls[at].returned != OPEN]
+        if not must and queue == tuple(final):
+            return True
+        first_return = min((calls[at].returned for at in left), default=OPEN)
+        return any(
+            goes_on(left - {at}, after)
+            for at in left
+            if calls[at].called <= first_return and (after := _after(calls[at], queue)) is not None
+        )
+
+    return goes_on(frozenset(range(len(calls))), ())
+
+
+def _after(call: AppendCall | ReadCall, queue: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns the queue after a call, or None when the call cannot have had its answer then."""
+    if isinstance(call, AppendCall):
+        is_there = call.returned == OPEN or call.offset == len(queue)
+        return (*queue, call.value) if is_there else None
+    is_right = call.least <= len(queue) and (call.most is None or len(queue) <= call.most)
+    shown = all(at < len(queue) and queue[at] == value for at, value in call.found)
+    return queue if is_right and shown else None
