@@ -74,7 +74,7 @@ class QueueCaller:
         self._ends = [0] * QUEUES
         self._number = 0
         self._again: tuple[int, int, int] | None = None
-        self.sizes = SIZES
+        self.sizes: tuple[int, ...] = SIZES
         """Sizes of bodies from now on."""
 
     def call_until(self, end: threading.Event) -> None:

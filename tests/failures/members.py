@@ -13,6 +13,7 @@ import signal
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from tests.failures.disks import SmallDisk
 from tests.failures.linear import Leadership
@@ -196,8 +197,8 @@ class ProxiedGroup(DLedgerBrokers):
         return next(number for number in (*MEMBERS[leader + 1 :], *MEMBERS) if number != leader)
 
 
-def _json(line: Line, code: int, fields: Mapping[str, object]) -> dict[str, object]:
-    found: dict[str, object] = json.loads(_body(line, code, json.dumps(fields).encode()))
+def _json(line: Line, code: int, fields: Mapping[str, object]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_body(line, code, json.dumps(fields).encode()))
     return found
 
 
