@@ -94,7 +94,7 @@ scale: $(VENV)/.dev  ## the planning world of docs/scale.md: 100 brokers, 5,000 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
 
-failures: $(VENV)/.dev  ## pairs of broker processes under failures for MINUTES, counted; PAIR=ours, 4.9.7 or 5.5.0
+failures: $(VENV)/.dev  ## pairs of broker processes under failures for MINUTES, counted; PAIR=ours, 4.9.7, 5.5.0, group or group-4.9.7
 	@$(PY) -m tests.failures --pair $(PAIR) --minutes $(MINUTES) $(ARGS)
 
 hostile: $(VENV)/.dev  ## slow, silent, greedy and broken peers against running servers; SELECT=long: the large crowds

@@ -23,9 +23,9 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class Pair:
     master: Process
     slave: Process | None = None
     slave_place: peers.Place | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pids(self) -> list[int]:
@@ -81,7 +82,7 @@ class Pair:
         place = peers.Place(self.home / name, self.place.namesrv_port, peers.free_port(also=(-2, 1)))
         place.home.mkdir(parents=True)
         began = time.monotonic()
-        self.slave = _broker(self.kind, place, {"brokerRole": "SLAVE", "brokerId": "1"})
+        self.slave = _broker(self.kind, place, {"brokerRole": "SLAVE", "brokerId": "1"}, self.environment)
         self.slave_place = place
         wait_copied(self.place.broker_addr, place.broker_addr)
         copied = time.monotonic()
@@ -164,15 +165,16 @@ def measure_part(part: str, pairs: dict[str, Pair], home: Path, options: argpars
 
 
 @contextmanager
-def started(name: str, home: Path) -> Iterator[Pair]:
+def started(name: str, home: Path, environment: Mapping[str, str] | None = None) -> Iterator[Pair]:
     """Starts a name server, a master and, unless it is to be alone, a slave."""
+    given = environment or {}
     kind = BASELINE if name in (BASELINE, BASELINE_LONE) else OURS
     role = "SYNC_MASTER" if name in (SYNC, BASELINE) else "ASYNC_MASTER"
     place = peers.place(home / "master")
     peers._write_configuration(place, {}, {})
-    namesrv = _start(kind, "namesrv", place)
-    master = _broker(kind, place, {"brokerRole": role})
-    pair = Pair(kind, role, home, place, namesrv, master)
+    namesrv = _start(kind, "namesrv", place, given)
+    master = _broker(kind, place, {"brokerRole": role}, given)
+    pair = Pair(kind, role, home, place, namesrv, master, environment=given)
     try:
         if name not in (LONE, BASELINE_LONE):
             pair.add_slave("slave")
@@ -181,17 +183,17 @@ def started(name: str, home: Path) -> Iterator[Pair]:
         pair.stop()
 
 
-def _broker(kind: str, place: peers.Place, conf: dict[str, str]) -> Process:
+def _broker(kind: str, place: peers.Place, conf: dict[str, str], environment: Mapping[str, str]) -> Process:
     peers._write_configuration(place, {**servers.PATIENCE, "flushDiskType": "ASYNC_FLUSH", **conf}, {})
-    return _start(kind, "broker", place)
+    return _start(kind, "broker", place, environment)
 
 
-def _start(kind: str, role: str, place: peers.Place) -> Process:
+def _start(kind: str, role: str, place: peers.Place, environment: Mapping[str, str]) -> Process:
     if kind == OURS:
         command = [sys.executable, "-m", "turbopump", role, "-c", str(place.home / f"{role}.conf")]
     else:
         command = servers._apache_commands(kind, place)[role]
-    process = servers._process(place, role, command)
+    process = servers._process(place, role, command, dict(environment))
     process.wait_ready()
     return process
 

@@ -53,8 +53,8 @@ class SmallDisk:
                     continue
 
     def free(self) -> None:
-        """Gives the space back."""
-        (self.inside / FILLER).unlink()
+        """Gives the space back, if it was taken."""
+        (self.inside / FILLER).unlink(missing_ok=True)
 
     def close(self) -> None:
         processes.kill_group(self._keeper)

@@ -26,6 +26,7 @@ AFTER_FAILURE_S = 0.1
 POLL_S = 0.3
 LOOK_S = 0.05
 ROUTES_S = 1.0
+COMMIT_S = 0.1  # short, so that a commit comes in each moment in which a broker could take it for a wrong one
 SIZES = (100, 1000, 4000)
 LARGE = (50_000, 100_000)
 NEVER = 1 << 30
@@ -133,6 +134,7 @@ class Load:
             "failures-readers",
             name_servers=self._pair.namesrv,
             poll_name_server_interval=ROUTES_S,
+            auto_commit_interval=COMMIT_S,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
         with consumer:

@@ -15,6 +15,7 @@ from tests.failures.count import Figures
 from tests.failures.pairs import KINDS
 from tests.failures.runs import COPIED_S, READ_S, Outcome
 from tests.failures.scenarios import TABLE
+from tests.failures.tables import markdown
 from tests.interop.peers import OURS
 
 COLUMNS = {
@@ -181,10 +182,10 @@ def page(found: Mapping[str, Mapping[str, object]]) -> str:
             [_shown(kind), *(str(one[name]) for name in ("date", "minutes")), str(total), str(one["machine"])]
         )
     return PAGE.format(
-        runs=_markdown(runs),
+        runs=markdown(runs),
         notes="".join(f"\n{_shown(kind)}: {one['note']}\n" for kind, one in found.items() if "note" in one),
-        lost=_markdown(_lost(rows)),
-        all="\n\n".join(f"### {_shown(kind)}\n\n{_markdown(_all(rows[kind]))}" for kind in rows),
+        lost=markdown(_lost(rows)),
+        all="\n\n".join(f"### {_shown(kind)}\n\n{markdown(_all(rows[kind]))}" for kind in rows),
         copied_s=f"{COPIED_S:g}",
         read_s=f"{READ_S:g}",
     )
@@ -225,11 +226,6 @@ def _all(rows: Mapping[str, Row]) -> list[list[str]]:
             for row in rows.values()
         ),
     ]
-
-
-def _markdown(table: list[list[str]]) -> str:
-    head, *rest = (f"| {' | '.join(cells)} |" for cells in table)
-    return "\n".join([head, "|" + "---|" * len(table[0]), *rest])
 
 
 def _shown(kind: str) -> str:

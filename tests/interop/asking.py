@@ -34,9 +34,11 @@ class Line:
     `heard` are the requests that were answered, header and body.
     """
 
-    def __init__(self, address: str, answers: Mapping[int, bytes] | None = None) -> None:
+    def __init__(
+        self, address: str, answers: Mapping[int, bytes] | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         host, port = address.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._answers = answers or {}
         self.heard: list[tuple[dict[str, Any], bytes]] = []
 
@@ -56,6 +58,10 @@ class Line:
             if answered["flag"] & 1:
                 return Answer(answered["code"], answered.get("remark"), answered.get("extFields") or {}, rest)
             self._answer(answered, rest)
+
+    def wait_at_most(self, timeout_s: float) -> None:
+        """Sets how long the next answers may take; what comes later than that is an OSError."""
+        self._socket.settimeout(timeout_s)
 
     def serve_one(self) -> None:
         """Waits for a request of the server's that wants an answer, and gives it."""

@@ -171,23 +171,25 @@ class DLedgerBrokers:
 
 def send(address: str, topic: str, body: bytes, queue: int = 0) -> Answer:
     """Sends one message, past every client."""
-    return ask(
-        address,
-        Code.SEND_MESSAGE,
-        body,
-        producerGroup="p",
-        topic=topic,
-        defaultTopic="TBW102",
-        defaultTopicQueueNums=4,
-        queueId=queue,
-        sysFlag=0,
-        bornTimestamp=1_794_733_741_890,
-        flag=0,
-        properties="",
-        reconsumeTimes=0,
-        unitMode=False,
-        batch=False,
-    )
+    return ask(address, Code.SEND_MESSAGE, body, **send_fields(topic, queue))
+
+
+def send_fields(topic: str, queue: int) -> dict[str, object]:
+    """Returns the fields of a send as a client writes them."""
+    return {
+        "producerGroup": "p",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": 4,
+        "queueId": queue,
+        "sysFlag": 0,
+        "bornTimestamp": 1_794_733_741_890,
+        "flag": 0,
+        "properties": "",
+        "reconsumeTimes": 0,
+        "unitMode": False,
+        "batch": False,
+    }
 
 
 def compared(entry: DLedgerEntry) -> tuple[object, ...]:

@@ -405,7 +405,9 @@ class Broker:
         """
         store, is_slave = ground.store, self.config.identity.is_slave
         is_promotion = not is_slave and role.is_promotion
-        lost_from = store.log.end if is_promotion else None if is_slave else store.recovered_end
+        lost_from = None if is_slave else store.recovered_end
+        if is_promotion:
+            lost_from = role.lost_from(store.log.end)
         if ground.member is not None:
             lost_from = None
         if is_slave or is_promotion:

@@ -39,6 +39,8 @@ class CopyState(msgspec.Struct):
     """Log offset at which this store became that of a master; -1: it is a slave's."""
     doubt: str = ""
     """Why this log may be no copy any more, whatever it has: until the next comparison that finds it is."""
+    differs: bool = False
+    """Whether this log holds other records than its master's: consumers may know offsets of those."""
     crashes: list[tuple[int, int]] = []
     """Where the masters of this log have lost messages, and when, as far as this copy may reach behind it."""
 
@@ -114,10 +116,14 @@ class CopyProgress:
             self.state.begins = below
             self._write()
 
-    def doubt(self, why: str) -> None:
-        """Notes why this log may be no copy any more: a promotion has to wait for the next comparison."""
-        if self.state.doubt != why:
+    def doubt(self, why: str, *, differs: bool = False) -> None:
+        """Notes why this log may be no copy any more: a promotion has to wait for the next comparison.
+
+        `differs`: it is none, and its master may have given consumers offsets of other records.
+        """
+        if self.state.doubt != why or differs > self.state.differs:
             self.state.doubt = why
+            self.state.differs |= differs
             self._write()
 
     def learn_crashes(self, crashes: Sequence[tuple[int, int]]) -> None:

@@ -171,7 +171,7 @@ class Slave:
         """Compares, and copies until the connection is lost; returns how long to pause then."""
         if (broken := self._backlog.not_a_copy) is not None:
             what = f"the bytes that were copied are no log: {broken}"
-            self._progress.doubt(what)
+            self._progress.doubt(what, differs=True)
             self._set(SlaveState.STOPPED, f"{what}. See: turbopump replica compare")
             return STOPPED_RETRY_S
         self._backlog.work()
@@ -196,7 +196,7 @@ class Slave:
         if not verdict.may_copy or (problem := self._problem(verdict)):
             if not verdict.may_copy:
                 found = f"its log was {verdict.relation.value} when it was compared with {master.broker}"
-                self._progress.doubt(found)
+                self._progress.doubt(found, differs=True)
                 self._set(SlaveState.STOPPED, self._difference(verdict), verdict.relation.value)
             else:
                 self._set(SlaveState.STOPPED, problem)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.failures import group_runs
+from tests.failures.group_scenarios import GROUP_TABLE
 from tests.failures.runs import run
 from tests.failures.scenarios import TABLE
 from tests.interop.peers import OURS
@@ -22,3 +24,13 @@ def test_a_master_that_waits_for_its_slave_loses_nothing(tmp_path: Path) -> None
     assert outcome.error == outcome.not_possible == ""
     assert outcome.figures.warned > 0
     assert outcome.figures.anomalies == 0, outcome.figures
+
+
+def test_the_calls_of_clients_of_a_group_that_loses_its_leader_are_linearizable(tmp_path: Path) -> None:
+    kill_leader = next(one for one in GROUP_TABLE if one.name == "kill-leader")
+    outcome = group_runs.run(kill_leader, "group", tmp_path / "group", seed=1, rounds=1)
+    assert outcome.error == outcome.not_possible == ""
+    assert outcome.figures.acknowledged > 0
+    assert outcome.figures.reads > 0
+    assert outcome.figures.leaderships > 1
+    assert not outcome.figures.is_broken, outcome.figures

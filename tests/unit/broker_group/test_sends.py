@@ -5,7 +5,8 @@ import asyncio
 from tests.kit import virtual
 from tests.unit.broker.desk import letters
 from tests.unit.broker_group.failover import bodies, desk_of_leader, next_leader
-from tests.unit.broker_group.kit import group, member_of
+from tests.unit.broker_group.kit import Group, group, member_of
+from tests.unit.replication.kit import Node
 
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -115,3 +116,27 @@ async def test_large_bodies_are_copied_and_one_larger_than_a_file_is_refused() -
         await world.equal()
         for node in world.nodes:
             assert await bodies(world, node) == contents
+
+
+@virtual
+async def test_a_leader_whose_disk_is_full_gives_the_leadership_to_a_member_that_has_space() -> None:
+    async with group() as world:
+        full = await world.leader()
+        await world.equal()
+        capacity, full.disk.capacity = full.disk.capacity, 1
+        refused = await _until_refused(world, full)
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, refused
+        await world.until(lambda: world.leader_now() not in (None, full), 20)
+        second = await world.leader()
+        assert second is not full
+        assert (await world.send(second, b"two")).code == ResponseCode.SUCCESS
+        full.disk.capacity = capacity
+        await world.equal()
+
+
+async def _until_refused(world: Group, leader: Node) -> Command:
+    """Sends until the leader's file is full and the next one cannot be made."""
+    while True:
+        answer = await world.send(leader, bytes(4000))
+        if answer.code != ResponseCode.SUCCESS:
+            return answer

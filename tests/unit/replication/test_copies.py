@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turbopump.replication.copies import MAX_MARKS, Copies, CopyCount
+from turbopump.replication.copies import Copies, CopyCount
 
 
 @dataclass
@@ -226,8 +226,39 @@ def test_waiters_that_were_called_are_not_kept() -> None:
             copies.expire(number)  # a slave that hangs
     copies.reported("s", 20_000)
     assert copies.waiting == 0
-    kept = len(copies._by_deadline) + sum(map(len, copies._by_end.values()))
-    assert kept <= 2 * MAX_MARKS
+    assert not any(copies._all_lanes())
+
+
+def test_waiters_whose_ends_fall_are_called_in_the_order_of_their_ends() -> None:
+    copies, answers = Copies(), Answers()
+    for end in (300, 100, 200, 150):
+        copies.wait(end, 2, 3.0, answers.waiter(str(end)))
+    copies.reported("s", 250)
+    assert answers.names == ["100", "150", "200"]
+    copies.reported("s", 300)
+    assert answers.names == ["100", "150", "200", "300"]
+    assert len(copies._all_lanes()) <= 1
+
+
+def test_a_shorter_timeout_does_not_wait_for_those_that_came_before() -> None:
+    copies, answers = Copies(), Answers()
+    copies.wait(100, 2, 9.0, answers.waiter("long"))
+    copies.wait(200, 2, 1.0, answers.waiter("short"))
+    assert copies.next_deadline == 1.0
+    copies.expire(1.0)
+    assert answers.names == ["short"]
+    assert copies.next_deadline == 9.0
+
+
+def test_waiters_of_one_report_share_a_count_only_where_it_is_the_same() -> None:
+    copies, answers = Copies(), Answers()
+    for end in (100, 110, 200, 210):
+        copies.wait(end, 2, 3.0, answers.waiter(str(end)))
+    copies.reported("s", 300, 150)
+    counts = [count for _, count in answers.told]
+    assert counts == [CopyCount(2, 1, True)] * 2 + [CopyCount(2, 0, True)] * 2
+    assert counts[0] is counts[1]
+    assert counts[2] is counts[3]
 
 
 SLAVES = st.sampled_from("abc")

@@ -98,6 +98,77 @@ async def test_a_commit_of_our_consumer_does_not_make_lost_messages_valid() -> N
         assert await ask(world, slave, KEPT + LOST) == (MOVED, KEPT)
 
 
+async def beside_another_log(world: Pair) -> tuple[Node, Node]:
+    """Returns a slave that has stopped, and its master, which began again with an empty disk.
+
+    The slave has 5 messages, of which its group has committed 3. The master has 8 others.
+    """
+    first, slave, master = world.node(MASTER), world.node(SLAVE), world.node(MASTER)
+    await first.start()
+    await slave.start()
+    await send(world, first, KEPT)
+    assert await commit(world, first, KEPT - 2) == 0
+    await asyncio.sleep(SAVED_S)
+    await following(world, first, slave)
+    await first.kill()
+    await master.start()
+    await send(world, master, KEPT + LOST)
+    await until(lambda: slave.slave.state is SlaveState.STOPPED)
+    return slave, master
+
+
+@virtual
+async def test_a_stopped_slave_ignores_a_commit_of_what_its_master_has_in_another_log() -> None:
+    async with pair() as world:
+        slave, master = await beside_another_log(world)
+        for offset in (KEPT - 1, KEPT + LOST):
+            await commit_as_consumer(world, slave, offset)
+            assert await committed(world, slave) == KEPT - 2
+        await master.kill()
+        await commit_as_consumer(world, slave, KEPT + LOST)
+        await slave.stop()
+        await slave.start(SLAVE)
+        await commit_as_consumer(world, slave, KEPT + LOST)
+        assert await committed(world, slave) == KEPT - 2
+
+
+@virtual
+async def test_a_stopped_slave_takes_a_commit_of_what_it_has_given() -> None:
+    async with pair() as world:
+        slave, master = await beside_another_log(world)
+        await master.kill()
+        assert await ask(world, slave, KEPT) == (MOVED, KEPT - 2)
+        assert await ask(world, slave, KEPT - 2) == (0, KEPT)
+        await commit_as_consumer(world, slave, KEPT)
+        assert await committed(world, slave) == KEPT
+
+
+@virtual
+async def test_a_slave_of_another_log_than_its_masters_sends_consumers_back_when_it_is_promoted() -> None:
+    async with pair() as world:
+        slave, master = await beside_another_log(world)
+        await master.kill()
+        await commit_as_consumer(world, slave, KEPT + LOST)
+        await slave.stop()
+        await slave.start(MASTER)
+        await send(world, slave, 1)
+        for offset in (KEPT - 1, KEPT, KEPT + LOST):
+            assert await ask(world, slave, offset) == (MOVED, KEPT - 2)
+        assert await ask(world, slave, KEPT - 2) == (0, KEPT + 1)
+
+
+@virtual
+async def test_a_slave_that_copies_the_new_log_takes_commits_again() -> None:
+    async with pair() as world:
+        slave, master = await beside_another_log(world)
+        await slave.stop()
+        slave.disk.remove_tree("/store")
+        await slave.start(SLAVE)
+        await following(world, master, slave)
+        await commit_as_consumer(world, slave, KEPT)
+        assert await committed(world, slave) == KEPT
+
+
 @virtual
 async def test_a_consumer_beyond_a_slaves_queue_waits_and_is_sent_back_when_the_messages_are_there() -> None:
     async with pair() as world:

@@ -6,6 +6,9 @@ that is a copy, stays valid, and its master learns of it (`replicas/given_offset
 behind such a place it cannot know whether the master gave it: the consumer goes back to what its group has
 committed. That ends `JUDGED_S` after the slave has learned of a loss, since no consumer comes later with
 an offset from before. A consumer beyond the end of the slave's queue waits until the messages are here.
+
+A slave that was found to hold another log than its master's (`stopped`) doubts every offset that it has not
+given itself, for as long as that lasts: consumers may have it from its master, whose messages are others.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,6 +43,7 @@ class SlaveReusedOffsets(ReusedOffsets):
         super().__init__(queues, None)
         self._monotonic = monotonic
         self._crashes: frozenset[Crash] = frozenset()
+        self._differs = False
         self._judged_until = 0.0
         self._losses = 0  # how often a loss became known
         self._replaced = 0  # how often this slave began an empty log
@@ -59,7 +63,16 @@ class SlaveReusedOffsets(ReusedOffsets):
             self._set_by_tool.clear()
             self._judged_until = self._monotonic() + JUDGED_S
         self._crashes = frozenset(crashes)
-        self._recovered_end = min((end for end, _ in crashes), default=None)
+        self._update()
+
+    def log_differs(self, differs: bool) -> None:
+        """Notes whether this log holds other records than its master's."""
+        self._differs = differs
+        self._update()
+
+    def _update(self) -> None:
+        lost_from = [0] if self._differs else [end for end, _ in self._crashes]
+        self._recovered_end = min(lost_from, default=None)
         self.is_active = self._recovered_end is not None
 
     def log_replaced(self) -> None:
@@ -108,10 +121,13 @@ class SlaveReusedOffsets(ReusedOffsets):
             self._unbrought[consumer, group, topic, queue_id] = None
 
     def _is_judged(self, peer: Peer, key: Key, offset: int, is_commit: bool) -> bool:
-        """Returns whether an offset counts as void: soon after a loss, or of a consumer that waited since."""
+        """Returns whether an offset counts as void.
+
+        It does while the log differs, soon after a loss, and for a consumer that has waited since.
+        """
         suspects = peer.attributes.setdefault(SUSPECT, set())
         assert isinstance(suspects, set)
-        if self._monotonic() < self._judged_until:
+        if self._differs or self._monotonic() < self._judged_until:
             suspects.add(key)
         if key not in suspects:
             return False

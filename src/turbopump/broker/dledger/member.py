@@ -26,6 +26,8 @@ from turbopump.store.replica_log import NotACopy
 
 log = logging.getLogger(__name__)
 
+FULL_DISK_WAIT_S = 10.0  # between two hand-overs for want of space: all members may be full
+
 
 class GroupMember:
     """The member of a DLedger group that this broker is, from `start` to `stop`, whatever role it has."""
@@ -53,6 +55,8 @@ class GroupMember:
         self._has_committed = asyncio.Event()
         self._acknowledgement: QuorumAcknowledgement | None = None
         self._tasks = Tasks(log)
+        self._clock = environment.clock
+        self._cannot_write = asyncio.Event()
         now_ms = environment.clock.now_ms
         self.server = DLedgerServer(
             self.group,
@@ -69,6 +73,7 @@ class GroupMember:
         """Begins to look for a leader, and to put committed messages into their queues."""
         await self.server.start(host)
         self._tasks.start(self._dispatch(), name="dispatch committed entries")
+        self._tasks.start(self._leave_full_disk(), name="give a leadership away that cannot write")
         self._has_committed.set()
 
     async def stop(self) -> None:
@@ -119,9 +124,10 @@ class GroupMember:
         return self._acknowledgement
 
     async def hand_over(self) -> None:
-        """Gives the leadership to the follower with the longest log, before this broker stops.
+        """Gives the leadership to the follower with the longest log.
 
-        Without it the group has no leader until its members miss the heartbeats of this one.
+        A broker that stops without it leaves a group that waits until its heartbeats are missed; one that
+        cannot write would lead a group that takes nothing.
         """
         if not self.is_elected:
             return
@@ -131,9 +137,9 @@ class GroupMember:
         best = max(reached, key=lambda peer: -1 if peer.match_index is None else peer.match_index)
         answer = await self.server.transfer(best.member)
         if answer.code is RaftCode.SUCCESS:
-            log.info("Gave the leadership to %s before the stop", best.member)
+            log.info("Gave the leadership to %s", best.member)
         else:
-            log.warning("%s did not take the leadership before the stop: %s", best.member, answer.code.name)
+            log.warning("%s did not take the leadership: %s", best.member, answer.code.name)
 
     def follow(self) -> None:
         """Stores no messages any longer."""
@@ -172,7 +178,18 @@ class GroupMember:
         except AppendRefused as error:
             raise _refusal(error) from None
         except OSError as error:
+            self._cannot_write.set()
             raise ServiceNotAvailable(f"service not available now: {error}") from None
+
+    async def _leave_full_disk(self) -> None:
+        """Gives a leadership away when messages could not be written: another member may have space."""
+        while True:
+            await self._cannot_write.wait()
+            if self.is_elected:
+                log.warning("%s cannot write and gives its leadership away", self.group.own_id)
+                await self.hand_over()
+            await self._clock.sleep(FULL_DISK_WAIT_S)
+            self._cannot_write.clear()
 
     # commits
 

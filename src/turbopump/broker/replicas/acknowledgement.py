@@ -14,7 +14,7 @@ from turbopump.broker.acknowledgement import Acknowledgement, Safety, Syncs, cho
 from turbopump.broker.config import BrokerConfig, ReplicationRules
 from turbopump.broker.storage import Storage
 from turbopump.protocol.codes import ResponseCode
-from turbopump.replication.copies import Copies, CopyCount
+from turbopump.replication.copies import Copied, Copies, CopyCount
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,20 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._is_in_reach = True  # as it was logged last
         self._last_deadline = 0.0  # of the send that was stored last
         self._safeties: dict[tuple[Safety, CopyCount, ResponseCode], Safety] = {}
+        self._last: tuple[CopyCount | None, Safety] = (
+            None,
+            own.unawaited,
+        )  # of sends that one report answers
         self.unawaited = own.immediate or own.unawaited
         self.configure(rules)
 
     def configure(self, rules: ReplicationRules) -> None:
         """Applies settings that can change while the broker runs."""
         self._rules = rules
+        self._timeout_s = rules.timeout_ms / 1000
         needed = max(rules.in_sync, MIN_COPIES)
+        self._fixed_needed = None if rules.auto_in_sync else needed
+        self._last = None, self._own.unawaited
         if self._own.immediate is not None:
             copied = CopyCount(needed, 0, True)
             self.expected = self._safety(self._own.immediate, copied, ResponseCode.SUCCESS)
@@ -63,11 +70,10 @@ class ReplicaAcknowledgement(Acknowledgement):
     @property
     def needed(self) -> int:
         """How many brokers must have a message now, this one included."""
+        if self._fixed_needed is not None:
+            return self._fixed_needed
         rules = self._rules
-        needed = max(rules.in_sync, MIN_COPIES)
-        if rules.auto_in_sync:
-            needed = max(rules.min_in_sync, min(needed, self.in_sync))
-        return needed
+        return max(rules.min_in_sync, min(max(rules.in_sync, MIN_COPIES), self.in_sync))
 
     @property
     def min_in_sync(self) -> int:
@@ -80,9 +86,13 @@ class ReplicaAcknowledgement(Acknowledgement):
         return 1 + self._copies.within(self._end(), self._rules.max_gap_bytes)
 
     def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
-        if self._own.immediate is not None:
-            own = self._own.immediate
-            self._when_copied(end, lambda count, code: done(self._safety(own, count, code)))
+        own = self._own.immediate
+        if own is not None:
+            if self._is_reachable(end):
+                self._wait(end, lambda count: done(self._copied_safety(own, count)))
+            else:
+                count = self._copies.count(end, self.needed)
+                done(self._safety(own, count, ResponseCode.SLAVE_NOT_AVAILABLE))
             return
         # Both are waited for at the same time; whichever comes last gives the answer.
         first: list[Safety | tuple[CopyCount, ResponseCode]] = []
@@ -107,22 +117,24 @@ class ReplicaAcknowledgement(Acknowledgement):
 
         It gets the number of copies and the code of the answer.
         """
-        needed, copies = self.needed, self._copies
-        is_in_reach = needed <= 1 or copies.within(end, self._rules.max_gap_bytes) > 0
+        if self._is_reachable(end):
+            self._wait(end, lambda count: done(count, _code_of(count)))
+        else:
+            done(self._copies.count(end, self.needed), ResponseCode.SLAVE_NOT_AVAILABLE)
+
+    def _is_reachable(self, end: int) -> bool:
+        """Returns whether a slave is near enough to `end` to be waited for; logs when that changes."""
+        is_in_reach = self._copies.reaches(end, self._rules.max_gap_bytes) or self.needed <= 1
         if is_in_reach is not self._is_in_reach:
             self._log_reach(is_in_reach)
-        if not is_in_reach:
-            done(copies.count(end, needed), ResponseCode.SLAVE_NOT_AVAILABLE)
-            return
+        return is_in_reach
 
-        def copied(count: CopyCount) -> None:
-            done(count, ResponseCode.SUCCESS if count.is_enough else ResponseCode.FLUSH_SLAVE_TIMEOUT)
-
-        deadline = self._clock.monotonic() + self._rules.timeout_ms / 1000
-        copies.wait(end, needed, deadline, copied)
+    def _wait(self, end: int, copied: Copied) -> None:
+        deadline = self._clock.monotonic() + self._timeout_s
+        self._copies.wait(end, self.needed, deadline, copied)
         if deadline < self._last_deadline:
             self._watch_again()
-        else:
+        elif self._timer is None:
             self._watch()
         self._last_deadline = deadline
 
@@ -174,6 +186,14 @@ class ReplicaAcknowledgement(Acknowledgement):
         self._copies.expire(self._clock.monotonic())
         self._watch()
 
+    def _copied_safety(self, own: Safety, count: CopyCount) -> Safety:
+        """Returns the `Safety` of a send that was waited for; sends of one report share the count."""
+        last, safety = self._last
+        if count is not last:
+            safety = self._safety(own, count, _code_of(count))
+            self._last = count, safety
+        return safety
+
     def _safety(self, own: Safety, copies: CopyCount, code: ResponseCode) -> Safety:
         """Returns the `Safety` of this combination, always the same object: answers are cached by it."""
         key = own, copies, code
@@ -185,6 +205,10 @@ class ReplicaAcknowledgement(Acknowledgement):
             known = Safety(own.durability, copies.in_memory, on_disk, code, is_safe)
             self._safeties[key] = known
         return known
+
+
+def _code_of(count: CopyCount) -> ResponseCode:
+    return ResponseCode.SUCCESS if count.is_enough else ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 def acknowledgement_of(config: BrokerConfig, store: Storage, copies: Copies, clock: Clock) -> Acknowledgement:

@@ -84,6 +84,13 @@ class RoleChange:
         """Whether this store was last that of a slave; asked by a master at its start."""
         return self.progress.is_kept and self.progress.state.promoted_at < 0
 
+    def lost_from(self, end: int) -> int:
+        """Returns the log offset from which on consumers may know other messages than a promoted store has.
+
+        That is the `end` of its log, or 0 when it was found to hold other records than its last master's.
+        """
+        return 0 if self.progress.state.differs else end
+
     def begin_promoted(self, offsets: CommittedOffsets, end: int) -> None:
         """Commits transaction progress that a master pushed; removes progress that counts beyond `end`."""
         offsets.forget_group(TRANSACTION_GROUP)

@@ -76,6 +76,7 @@ class SlaveBroker:
         self._commits = SlaveCommits(files, workers, client, clock, partial(end_of_queue, store.queues))
         self._given = GivenOffsetSender(reused, client, clock)
         self._master_seen = master_seen
+        reused.log_differs(role.progress.state.differs)
         self._known: dict[str, bytes] = {}  # the last contents of each table
         self._takes: dict[str, Callable[[bytes], None]] = {
             TOPICS_FILE: tables.topics.copy,
@@ -110,6 +111,7 @@ class SlaveBroker:
 
     def changed(self, state: SlaveState) -> None:
         self.state = state
+        self._reused.log_differs(self._role.progress.state.differs)
         follows = state in (SlaveState.COPYING, SlaveState.FOLLOWING)
         if follows:
             self._refresh_s = FIRST_REFRESH_S

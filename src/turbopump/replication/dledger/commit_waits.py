@@ -13,6 +13,8 @@ class CommitWaits:
         self._clock = clock
         self._pending = PendingAppends()
         self._alarm = Alarm(self._expire)
+        self._rings_at_ms: int | None = None
+        """When the alarm rings: no later than the first deadline. It is not moved for each append."""
 
     @property
     def waiting(self) -> int:
@@ -24,12 +26,13 @@ class CommitWaits:
         return self._pending.is_full
 
     def wait(self, term: int, index: int, timeout_ms: int, done: AppendDone) -> None:
-        self._pending.wait(term, index, self._now_ms() + timeout_ms, done)
-        self._set_alarm()
+        deadline_ms = self._now_ms() + timeout_ms
+        self._pending.wait(term, index, deadline_ms, done)
+        if self._rings_at_ms is None or deadline_ms < self._rings_at_ms:
+            self._set_alarm()
 
     def committed(self, index: int) -> None:
         self._pending.committed(index)
-        self._set_alarm()
 
     def role_lost(self) -> None:
         self._pending.role_lost()
@@ -40,8 +43,9 @@ class CommitWaits:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        deadline_ms = self._pending.next_deadline_ms
-        self._alarm.set(None if deadline_ms is None else deadline_ms - self._now_ms())
+        self._rings_at_ms = self._pending.next_deadline_ms
+        delay_ms = None if self._rings_at_ms is None else self._rings_at_ms - self._now_ms()
+        self._alarm.set(delay_ms)
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)

@@ -40,7 +40,7 @@ class EntryIndex:
 
     def clear(self) -> None:
         """Removes all files, durably."""
-        self._files.close()
+        self.close()  # those made ahead too: one that stays open keeps its space
         if self._disk.exists(self.directory):
             self._disk.remove_tree(self.directory)
             self._disk.sync_dir(os.path.dirname(self.directory))

@@ -303,6 +303,8 @@ class EntryLog(CommitLog):
 
     def _write(self, chunk: bytearray, units: bytearray, count: int) -> None:
         """Writes entries that fit into the current file, and their units."""
+        if not count:  # there may be no current file: a log that was reset has none before its next entry
+            return
         end = self.position + len(chunk)
         if end > self.touched:
             self.touch(end)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,12 +26,15 @@ from tests.unit.store.dledger.kit import (
 )
 
 from turbopump.protocol.dledger.entry import END_MARK, HEAD_SIZE, entry_of
+from turbopump.runtime.disk import SystemDisk
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.placement import MisplacedEntry
 from turbopump.store.dledger.state_files import EntryCheckpoint
 from turbopump.store.errors import UnusableStore
 from turbopump.testing.disk import PowerCut, SimulatedDisk
 from turbopump.testing.simulated_files import Survival
+
+OPEN_FILES = Path("/proc/self/fd")
 
 
 def open_log(disk: SimulatedDisk) -> EntryLog:
@@ -241,6 +246,39 @@ def test_a_log_that_was_reset_and_never_written_is_empty():
     log = open_log(disk.crash(Survival.RANDOM))
     assert (log.next_index, log.end) == (0, 0)
     assert log.append([body(1)], 9) == [0]
+
+
+def on_system_disk(directory: Path) -> EntryLog:
+    """A log in real files, whose closed maps refuse every access."""
+    return EntryLog.open(replace(CONFIG, root_dir=str(directory)), SystemDisk())
+
+
+def test_a_log_that_was_reset_takes_the_leaders_first_entry(tmp_path: Path):
+    leader, log = on_system_disk(tmp_path / "leader"), on_system_disk(tmp_path / "follower")
+    leader.append([body(1)], 2)
+    log.append([body(0)], 1)
+    assert log.reset(0, 0)
+    log.append_entries(leader.entries(0, 1, 1 << 20))
+    assert numbers(log) == [1]
+    for one in (leader, log):
+        one.close()
+
+
+@pytest.mark.skipif(not OPEN_FILES.exists(), reason="needs /proc to see which files are open")
+def test_a_reset_gives_the_space_of_index_files_back_that_were_never_written(tmp_path: Path):
+    log = on_system_disk(tmp_path)
+    log.index.reserve(0, 1)
+    log.reset(0, 0)
+    opened = [_target(path) for path in OPEN_FILES.iterdir()]
+    log.close()
+    assert not [path for path in opened if str(tmp_path) in path and "(deleted)" in path]
+
+
+def _target(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:  # closed meanwhile
+        return ""
 
 
 # --- deleting ----------------------------------------------------------------------------------------
