@@ -436,7 +436,6 @@ _METRICS: dict[str, Setting] = {
 }
 
 
-
 def _access(keys: Mapping[str, AccessKey]) -> dict[str, Setting]:
     """Returns the rows of access control, whose keys name servers have too."""
     return {name: Setting(f"access.{key.field}", _access_reader(key)) for name, key in keys.items()}

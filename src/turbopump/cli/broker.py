@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     flags = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else {}
-    loaded = load(ConfFile.read(options.configFile), flags)
+    file = ConfFile.read(options.configFile)
+    loaded = load(file, flags)
     if options.printConfigItem or options.printImportantConfig:
         print(printed(loaded.config, important_only=not options.printConfigItem), end="", flush=True)
         for warning in loaded.warnings:
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         await server_start.start_pages(
             stack, pages(lambda: process.broker), loaded.config.listening.bind_address, options.http_port
         )
-        for warning in (*loaded.warnings, *process.broker.warnings):
+        for warning in (*loaded.warnings, *file.warnings(), *process.broker.warnings):
             log.warning(warning)
         show_ready(process.broker)
 

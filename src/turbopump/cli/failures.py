@@ -10,6 +10,8 @@ from turbopump.broker.consume.filter_modules import FiltersNotInstalled
 from turbopump.cli.exits import FAILED as FAILED
 from turbopump.cli.exits import USAGE_ERROR as USAGE_ERROR
 from turbopump.client.errors import InvalidArgument, SendFailed, TopicUnknown
+from turbopump.guard.extra import ExtraMissing
+from turbopump.guard.faults import AccessFileFault
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.store.errors import UnusableStore
@@ -46,6 +48,8 @@ def explain(error: BaseException) -> CommandFailure | None:
             return CommandFailure(
                 encoding_failure(error), USAGE_ERROR if error.encoding == "utf-8" else FAILED
             )
+        case ExtraMissing() | AccessFileFault():
+            return CommandFailure(str(error), USAGE_ERROR)
         case AlreadyLocked():
             return CommandFailure(f"the store is in use by another process ({error.strerror})")
         case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    config, warnings = load(ConfFile.read(options.configFile))
+    file = ConfFile.read(options.configFile)
+    config, warnings = load(file)
     if options.namesrvAddr:
         config = replace(config, name_servers=options.namesrvAddr)
     if options.http_port >= 0:
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     log = logs.open_logs(logs.directory(options.log_dir, os.environ), ("namesrv",))
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        for warning in warnings:
+        for warning in (*warnings, *file.warnings()):
             log.warning(warning)
         port = await start_namesrv(stack, config)
         line = ready_line(config, port)

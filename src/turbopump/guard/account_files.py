@@ -1,7 +1,7 @@
 """Files of accounts of 4.x: `plain_acl.yml` and every YAML file below `acl/`, read and written.
 
-In: a directory. Out: the value of each file, by path, as `auth.accounts` reads it; and one changed file, written
-again. YAML is read by the safe loader, so that no file can make an object of a class.
+In: a directory. Out: the value of each file, by path, as `auth.accounts` reads it; and one changed file,
+written again. YAML is read by the safe loader, so that no file can make an object of a class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,9 @@ class AccountFiles:
             found = {self.main: self._disk.read(self.main)} if self._disk.exists(self.main) else {}
             for path in self._below(f"{self._directory}/{DIRECTORY}", MAX_DEPTH):
                 if len(found) >= MAX_FILES:
-                    raise AccessFileFault(f"{self._directory} must have at most {MAX_FILES} files of accounts")
+                    raise AccessFileFault(
+                        f"{self._directory} must have at most {MAX_FILES} files of accounts"
+                    )
                 found[path] = self._disk.read(path)
         except OSError as error:
             raise AccessFileFault(f"cannot read the files of accounts: {error}") from None
@@ -46,14 +48,12 @@ class AccountFiles:
         return found
 
     def parse(self, contents: Mapping[str, bytes]) -> dict[str, Any]:
-        """Returns the value of each file. Raises AccessFileFault, which names the file and shows nothing of it."""
+        """Returns the value of each file. Raises AccessFileFault, which shows nothing of what is in it."""
         return {path: self._parsed(path, data) for path, data in contents.items()}
 
     def write(self, path: str, value: Any) -> bytes:
         """Replaces a file by a value; returns its new contents. Blocks."""
-        text: str = self._yaml.safe_dump(
-            value, sort_keys=False, allow_unicode=True, default_flow_style=False
-        )
+        text: str = self._yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
         replace_private(self._disk, path, text.encode())
         return text.encode()
 

@@ -1,7 +1,8 @@
 """Handlers of requests about accounts of 4.x (50 to 54), with Apache's texts.
 
-In: requests of administrators: the gate lets no others pass. Out: changed files of accounts, their versions, and
-what they say, without secrets. A change that the files could not hold is refused, and nothing is written.
+In: requests of administrators: the gate lets no others pass. Out: changed files of accounts, their
+versions, and what they say, without secrets. A change that the files could not hold is refused, and nothing
+is written.
 """
 
 import logging
@@ -64,7 +65,8 @@ class AccountHandler:
         key = (header.accessKey or "").strip()
         if len(key) <= LONGER_THAN or len((header.secretKey or "").strip()) <= LONGER_THAN:
             raise Refused(
-                failed, f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6"
+                failed,
+                f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6",
             )
         given = _given(header)
 
@@ -128,7 +130,9 @@ class AccountHandler:
             for value in self._table.values.values()
             for one in value.get("globalWhiteRemoteAddresses") or ()
         ]
-        return Answer(body=AclConfig(globalWhiteAddrs=white, plainAccessConfigs=list(map(_shown, rows))).encode())
+        return Answer(
+            body=AclConfig(globalWhiteAddrs=white, plainAccessConfigs=list(map(_shown, rows))).encode()
+        )
 
     async def _change(
         self, request: Request[Any], change: Callable[[Values], str], failed: int, what: str
@@ -174,8 +178,13 @@ def _find(values: Values, key: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _shown(row: dict[str, Any]) -> PlainAccessConfig:
-    text = {name: str(row[name]) for name in PLAIN if row.get(name) is not None}
-    lists = {name: [str(one) for one in row[name]] for name in LISTS if row.get(name)}
-    return PlainAccessConfig(
-        accessKey=str(row.get("accessKey")), admin=str(row.get("admin")).lower() == "true", **text, **lists
+    shown = PlainAccessConfig(
+        accessKey=str(row.get("accessKey")), admin=str(row.get("admin")).lower() == "true"
     )
+    for name in PLAIN:
+        if row.get(name) is not None:
+            setattr(shown, name, str(row[name]))
+    for name in LISTS:
+        if row.get(name):
+            setattr(shown, name, [str(one) for one in row[name]])
+    return shown

@@ -3,9 +3,9 @@
     {"time":"2026-11-18T20:00:00.000Z","event":"refused","user":"alice","address":"10.0.0.7","code":310,
      "need":"Pub on Topic:orders","why":"no matched policies"}
 
-In: what happened. Out: lines of a file, written in the background. A line never has a body, a signature or a
-secret. Lines are lost when the disk is too slow or full: they are counted, and the next line says how many.
-A file that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
+In: what happened. Out: lines of a file, written in the background. A line never has a body, a signature or
+a secret. Lines are lost when the disk is too slow or full: they are counted, and the next line says how
+many. A file that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
 """
 
 import asyncio

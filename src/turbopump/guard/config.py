@@ -1,7 +1,7 @@
 """The configuration of access control, and its keys, which brokers and name servers read alike.
 
-In: texts of a `broker.conf` or of a name server's properties. Out: a frozen value. Secrets are in no text that
-this module gives: `show` masks them, and the value's `repr` leaves them out.
+In: texts of a `broker.conf` or of a name server's properties. Out: a frozen value. Secrets are in no text
+that this module gives: `show` masks them, and the value's `repr` leaves them out.
 """
 
 import base64
@@ -48,14 +48,17 @@ class AccessConfig:
     authorization: bool = _why(
         False, "users and policies of 5.x; this key or the one before switches both checks on"
     )
-    initial_user: Credentials | None = _why(
-        None, 'super user made at the first start: {"username":"u","password":"p"}', secret=True
+    initial_user: Credentials | None = field(
+        default=None,
+        repr=False,
+        metadata={"why": "super user that is made at the first start"},
     )
-    inner_credentials: Credentials | None = _why(
-        None,
-        "super user with which servers sign their own requests; the same in all of a cluster: "
-        '{"accessKey":"a","secretKey":"s"}',
-        secret=True,
+    inner_credentials: Credentials | None = field(
+        default=None,
+        repr=False,
+        metadata={
+            "why": "super user with which servers sign their own requests; the same in a whole cluster"
+        },
     )
     migrates_accounts: bool = _why(False, "make users of the accounts of 4.x that are no users yet")
     unchecked: frozenset[int] = _why(frozenset(), "request codes that anybody may send: a hole each")
@@ -78,7 +81,8 @@ class AccessConfig:
     audit_file: str = _why("", "file of audit lines; empty: access-audit.jsonl beside the users")
     audits_grants: bool = _why(False, "an audit line for what was allowed, too: one for each request")
     quotas: tuple[tuple[str, UserQuota], ...] = _why(
-        (), "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)"
+        (),
+        "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)",
     )
 
     @property

@@ -1,8 +1,8 @@
 """`AccessControl`: what a server has when access control is on, put together from its configuration.
 
-In: the configuration, where files are, disk and clock. Out: the link for the router, the handlers of requests about
-users or accounts, and background work. Brokers and name servers build the same. What must not start does not:
-`open` raises before anything is served.
+In: the configuration, where files are, disk and clock. Out: the link for the router, the handlers of
+requests about users or accounts, and background work. Brokers and name servers build the same. What must
+not start does not: `open` raises before anything is served.
 """
 
 import logging
@@ -53,9 +53,7 @@ class ControlPlace:
 class AccessControl:
     """Access control of one server: its link, requests and background work."""
 
-    def __init__(
-        self, config: AccessConfig, place: ControlPlace, disk: Disk, run: Run, clock: Clock
-    ) -> None:
+    def __init__(self, config: AccessConfig, place: ControlPlace, disk: Disk, run: Run, clock: Clock) -> None:
         assert config.is_on, "access control is off"
         self._config = config
         self._place = place
@@ -136,7 +134,5 @@ class AccessControl:
             if codes:
                 found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
         if not self._place.is_encrypted:
-            found.append(
-                "connections are not encrypted: who can read them can send a signed request again"
-            )
+            found.append("connections are not encrypted: who can read them can send a signed request again")
         return found

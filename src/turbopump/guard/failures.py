@@ -1,8 +1,9 @@
 """Back-off after failed signatures, so that a secret cannot be guessed by trying.
 
 In: failures and successes of identification, with address, name and time. Out: a refusal while a name is to
-wait. An entry belongs to an address together with the name that was claimed: others behind the same address, and the
-same user elsewhere, are served. Pure but for what its caller passes: no clock, no log line.
+wait. An entry belongs to an address together with the name that was claimed: others behind the same
+address, and the same user elsewhere, are served. Pure but for what its caller passes: no clock, no log
+line.
 """
 
 from collections import OrderedDict
@@ -83,4 +84,4 @@ class FailedSignatures:
 def _wait_s(count: int) -> float:
     if count <= FREE_FAILURES:
         return 0.0
-    return min(FIRST_WAIT_S * 2 ** min(count - FREE_FAILURES - 1, 20), MAX_WAIT_S)
+    return min(FIRST_WAIT_S * 2.0 ** min(count - FREE_FAILURES - 1, 20), MAX_WAIT_S)

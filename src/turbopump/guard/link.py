@@ -1,9 +1,9 @@
 """The gate: a link of the routers' `before` chain that every request passes, on brokers and name servers.
 
-In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and what
-he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures, quotas, audit
-lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a connection, so that a
-change of a user counts from the next request on.
+In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and
+what he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures,
+quotas, audit lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a
+connection, so that a change of a user counts from the next request on.
 """
 
 import logging
@@ -137,9 +137,7 @@ class AccessLink:
             raise
         self._decide(command, identity, needs, source)
 
-    def _decide(
-        self, command: Command, identity: Identity, needs: Sequence[Need], source: Source
-    ) -> None:
+    def _decide(self, command: Command, identity: Identity, needs: Sequence[Need], source: Source) -> None:
         try:
             self._access().authorize(identity, needs, source, command.code)
         except Refused as refused:

@@ -1,4 +1,4 @@
-"""A broker with access control in virtual time: what is refused, what is allowed, on every way to a handler."""
+"""A broker with access control in virtual time: what is refused and what is allowed, on every way."""
 
 import asyncio
 import json
@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, letters, records, running
-from tests.unit.guard.kit import ALICE, INNER, NOBODY, ROOT, GuardedDesk, guarded, guarded_broker, recorded_routers
+from tests.unit.guard.kit import (
+    ALICE,
+    INNER,
+    NOBODY,
+    ROOT,
+    GuardedDesk,
+    guarded,
+    guarded_broker,
+    recorded_routers,
+)
 
 from turbopump.auth.signature import Credentials
 from turbopump.compiled import twins
@@ -63,7 +72,9 @@ ROWS = {
     "a pull": Row(Code.PULL_MESSAGE, PULL, READ),
     "a query by key": Row(Code.QUERY_MESSAGE, KEYS, (("Topic:T", "Get"),), answers=(22,)),
     "a commit": Row(
-        Code.UPDATE_CONSUMER_OFFSET, OFFSET | {"commitOffset": 0}, (("Topic:T", "Update"), ("Group:G", "Update"))
+        Code.UPDATE_CONSUMER_OFFSET,
+        OFFSET | {"commitOffset": 0},
+        (("Topic:T", "Update"), ("Group:G", "Update")),
     ),
     "a committed offset": Row(
         Code.QUERY_CONSUMER_OFFSET, OFFSET, (("Topic:T", "Get"), ("Group:G", "Get")), answers=(0, 22)
@@ -188,9 +199,9 @@ async def test_a_message_by_its_offset_needs_a_right_to_its_own_topic() -> None:
             "User:alice has no permission to access Topic:T from 127.0.0.1, no matched policies.",
         )
         await desk.grant(ALICE, "Topic:T", "Get")
-        assert [record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))] == [
-            b"first"
-        ]
+        assert [
+            record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))
+        ] == [b"first"]
 
 
 @virtual

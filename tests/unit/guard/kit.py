@@ -71,7 +71,9 @@ class GuardedDesk:
         self.heard.append(answer)
         return answer
 
-    async def done(self, who: Credentials | None, code: int, ext: dict[str, Any], body: bytes = b"") -> Command:
+    async def done(
+        self, who: Credentials | None, code: int, ext: dict[str, Any], body: bytes = b""
+    ) -> Command:
         answer = await self.ask(who, code, ext, body)
         assert answer.code == 0, (code, answer.code, answer.remark)
         return answer
@@ -88,7 +90,7 @@ class GuardedDesk:
 
 @contextlib.asynccontextmanager
 async def guarded_broker(config: BrokerConfig | None = None, **changes: Any) -> AsyncIterator[GuardedDesk]:
-    """A broker with access control in virtual time: root and inner are super users, alice and nobody have no right."""
+    """A broker with access control: root and inner are super users, alice and nobody have no right."""
     async with running(config or guarded(), **changes) as desk:
         found = GuardedDesk(desk)
         if changes.get("disk") is None:

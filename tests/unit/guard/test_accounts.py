@@ -271,7 +271,9 @@ async def test_a_change_that_cannot_be_written_has_not_happened(monkeypatch: pyt
 
 
 @virtual
-async def test_secrets_of_accounts_are_in_no_log_line_and_no_audit_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_of_accounts_are_in_no_log_line_and_no_audit_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("DEBUG")
     async with broker() as desk:
         asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "PUB"}

@@ -53,7 +53,7 @@ def test_the_error_about_a_bad_secret_does_not_show_it(line: str) -> None:
 def test_a_class_that_apache_does_not_ship_is_refused() -> None:
     ours = "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider"
     assert load(f"authenticationProvider={ours}").config.access.provider == ours
-    with pytest.raises(ConfigError, match="must be DefaultAuthenticationProvider, got 'com.example.Mine'"):
+    with pytest.raises(ConfigError, match=r"must be DefaultAuthenticationProvider, got 'com\.example\.Mine'"):
         load("authenticationProvider=com.example.Mine")
 
 

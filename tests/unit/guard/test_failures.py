@@ -18,7 +18,9 @@ def failed(times: int, table: FailedSignatures | None = None, now: float = 0.0) 
 
 def test_the_first_failures_are_free_and_one_more_has_to_wait() -> None:
     failed(FREE_FAILURES).check(ADDRESS, NAME, 0.0)
-    with pytest.raises(NoPermission, match=r"6 requests of this user from 10.0.0.7 failed; try again in 0.1 s"):
+    with pytest.raises(
+        NoPermission, match=r"6 requests of this user from 10.0.0.7 failed; try again in 0.1 s"
+    ):
         failed(FREE_FAILURES + 1).check(ADDRESS, NAME, 0.0)
 
 

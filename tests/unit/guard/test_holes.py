@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.broker.desk import letters, running
+from tests.unit.broker.desk import letters
 from tests.unit.guard.kit import (
     ALICE,
-    INNER,
     NOBODY,
     ROOT,
     SECRETS,
@@ -124,7 +123,9 @@ async def test_hole_request_26_gives_the_credentials_of_super_users_to_any_user(
         assert not [secret for secret in SECRETS if secret in shown]
 
 
-@pytest.mark.parametrize("key", [*KEYS, "rocketmqHome", "brokerConfigPath", "filterServerNums", "configBlackList"])
+@pytest.mark.parametrize(
+    "key", [*KEYS, "rocketmqHome", "brokerConfigPath", "filterServerNums", "configBlackList"]
+)
 @virtual
 async def test_hole_request_25_switches_access_control_off_or_names_a_command(key: str) -> None:
     async with guarded_broker() as desk:
@@ -259,7 +260,9 @@ async def test_hole_requests_about_users_answer_secrets(caplog: pytest.LogCaptur
         await desk.grant(ALICE, "Topic:T", "Pub")
         for code in (*Code, 99_999):
             if code not in (Code.AUTH_DELETE_USER, Code.AUTH_UPDATE_USER):
-                await desk.ask(ROOT, code, FOREIGN | {"username": "alice", "subject": "User:alice"}, foreign_body(code))
+                await desk.ask(
+                    ROOT, code, FOREIGN | {"username": "alice", "subject": "User:alice"}, foreign_body(code)
+                )
             await desk.ask(NOBODY, code, FOREIGN, foreign_body(code))
         for body in (b"", b"{", b'{"password":["' + ALICE.secret_key.encode() + b'"]}'):
             for code in (Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_CREATE_ACL):

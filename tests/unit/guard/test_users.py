@@ -63,7 +63,9 @@ async def test_policies_are_added_shown_and_deleted() -> None:
         gone = {"subject": "User:alice", "policyType": "Custom", "resource": "Topic:T"}
         await desk.done(ROOT, Code.AUTH_DELETE_ACL, gone)
         listed = await desk.done(ROOT, Code.AUTH_LIST_ACL, {"subjectFilter": "alice"})
-        assert [entry["resource"] for entry in json.loads(listed.body)[0]["policies"][0]["entries"]] == ["Group:G"]
+        assert [entry["resource"] for entry in json.loads(listed.body)[0]["policies"][0]["entries"]] == [
+            "Group:G"
+        ]
         await desk.done(ROOT, Code.AUTH_DELETE_ACL, {"subject": "User:alice"})
         again = await desk.ask(ROOT, Code.AUTH_DELETE_ACL, {"subject": "User:alice"})
         assert (again.code, again.remark) == (16, "The acl is not exist.")
@@ -100,7 +102,9 @@ async def test_a_change_that_cannot_be_written_has_not_happened(monkeypatch: pyt
 @virtual
 async def test_a_body_of_more_than_a_megabyte_is_refused() -> None:
     async with guarded_broker() as desk:
-        answer = await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "x"}, b'{"password":"' + b"x" * (1 << 20))
+        answer = await desk.ask(
+            ROOT, Code.AUTH_CREATE_USER, {"username": "x"}, b'{"password":"' + b"x" * (1 << 20)
+        )
         assert (answer.code, answer.remark) == (1, "the body must have at most 1048576 bytes, got 1048589")
 
 
@@ -108,7 +112,9 @@ async def test_a_body_of_more_than_a_megabyte_is_refused() -> None:
 async def test_changes_and_refusals_are_in_the_audit_log_without_a_secret() -> None:
     async with guarded_broker() as desk:
         await desk.ask(ALICE, Code.AUTH_CREATE_USER, {"username": "evil"}, b'{"password":"evil-password"}')
-        await desk.done(ROOT, Code.AUTH_UPDATE_USER, {"username": "alice"}, b'{"password":"changed-password"}')
+        await desk.done(
+            ROOT, Code.AUTH_UPDATE_USER, {"username": "alice"}, b'{"password":"changed-password"}'
+        )
         disk = desk.desk.disk
     lines = [json.loads(line) for line in disk.read("/store/config/access-audit.jsonl").splitlines()]
     events = [(line["event"], line["user"], line.get("code"), line["address"]) for line in lines]
