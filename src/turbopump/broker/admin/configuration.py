@@ -14,6 +14,7 @@ from collections.abc import Callable
 from turbopump.broker import settings
 from turbopump.broker.config import BrokerConfig, change, show
 from turbopump.guard.config import KEYS as ACCESS_KEYS
+from turbopump.guard.config import SECRET_KEYS
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
@@ -89,6 +90,8 @@ class ConfigurationHandler:
 
 
 def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
+    if key in ACCESS_KEYS and not NEVER.search(key) and _is_as_before(config, key, text):
+        return config
     if NEVER.search(key) or key in config.remote.black_list or key in ACCESS_KEYS:
         raise NoPermission("Can not update config in black list.")
     key = settings.ALIASES.get(key, key)
@@ -100,6 +103,14 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
     if after != config and not row.hot:
         raise SystemFailure(f"{key} cannot change while the broker runs: set it in broker.conf and restart")
     return after
+
+
+def _is_as_before(config: BrokerConfig, key: str, text: str) -> bool:
+    """Returns whether a key of access control has this value already; never said of a secret."""
+    try:
+        return key not in SECRET_KEYS and change(config, key, text) == config
+    except ConfigError:
+        return False
 
 
 def _check_without_field(key: str, text: str) -> None:
