@@ -71,10 +71,13 @@ def is_signed_by(command: Command, secrets: Sequence[str]) -> bool:
     given = ext.get(SIGNATURE) if ext else None
     if ext is None or given is None:
         return False
-    expected = given.encode()
-    if _is_one_of(_content(ext, command.body), secrets, expected):
-        _remember_order(ext)
-        return True
+    expected, order = given.encode(), _ORDERS.get(tuple(ext))
+    content = _content(ext, command.body) if order is None else _joined(order(ext), command.body)
+    for secret in secrets:
+        if hmac.compare_digest(_signature(content, secret), expected):
+            if order is None:
+                _remember_order(ext)
+            return True
     return any(_is_one_of(content, secrets, expected) for content in _other_contents(command, ext))
 
 
@@ -102,15 +105,16 @@ def _other_contents(command: Command, ext: dict[str, str]) -> Iterator[bytes]:
 
 def _content(fields: Mapping[str, str], body: bytes, without: Collection[str] = ()) -> bytes:
     """Returns what is signed: values in the order of their names, as Java orders texts, then the body."""
-    known = _ORDERS.get(tuple(fields)) if not without else None
-    if known is not None:
-        return "".join(known(fields)).encode() + body
-    return values_in_order(fields, without).encode() + body
+    return _joined([fields[name] for name in _signed_names(fields) if name not in without], body)
 
 
 def values_in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> str:
     """Returns the values of fields, joined in the order of their names: the signed text of a header."""
     return "".join([fields[name] for name in _signed_names(fields) if name not in without])
+
+
+def _joined(values: Iterable[str], body: bytes) -> bytes:
+    return "".join(values).encode() + body
 
 
 def _signed_names(fields: Iterable[str]) -> list[str]:
@@ -125,7 +129,7 @@ _ORDERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, ...]]] =
 
 def _remember_order(fields: Mapping[str, str]) -> None:
     names = tuple(fields)
-    if names in _ORDERS or len(names) < 3 or sum(map(len, names)) > MAX_NAMES:
+    if len(names) < 3 or sum(map(len, names)) > MAX_NAMES:
         return
     if len(_ORDERS) >= MAX_ORDERS:
         _ORDERS.clear()
