@@ -53,6 +53,10 @@ class AuditLog:
     def refused(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
         self._put("refused", user, address, code=code, need=need, why=why)
 
+    def would_refuse(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
+        """Notes what was served in a dry run and will be refused after it."""
+        self._put("would-refuse", user, address, code=code, need=need, why=why)
+
     def granted(self, user: str, address: str, code: int, need: str, by: str) -> None:
         self._put("granted", user, address, code=code, need=need, why=by)
 

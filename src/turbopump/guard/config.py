@@ -19,6 +19,9 @@ MASK = "******"
 
 KEY_BYTES = 32  # AES-256
 
+ABOUT_ACCESS = frozenset((*range(50, 55), *range(3001, 3011)))
+"""Requests about accounts, users and policies: always checked, whatever the configuration says."""
+
 
 class TextNotAccepted(ValueError):
     """Raised by a `read` for a text that it does not accept; the caller adds the key, never a secret text."""
@@ -80,6 +83,9 @@ class AccessConfig:
     )
     audit_file: str = _why("", "file of audit lines; empty: access-audit.jsonl beside the users")
     audits_grants: bool = _why(False, "an audit line for what was allowed, too: one for each request")
+    dry_run: bool = _why(
+        False, "refuse nothing but requests about users and accounts; note what would be refused"
+    )
     quotas: tuple[tuple[str, UserQuota], ...] = _why(
         (),
         "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)",
@@ -258,6 +264,7 @@ OWN_KEYS: dict[str, AccessKey] = {
     "authAccountsPath": AccessKey("accounts_dir", "the path of a directory", str),
     "authAuditFile": AccessKey("audit_file", "the path of a file", str),
     "authAuditGrants": AccessKey("audits_grants", *_ON),
+    "authDryRun": AccessKey("dry_run", *_ON),
     "authUserQuotas": AccessKey(
         "quotas",
         "user:bytes=N,requests=N,connections=N, several separated by ;",
@@ -287,6 +294,12 @@ def check_access(config: AccessConfig) -> AccessFault | None:
             "aclEnable",
             "must be false with authenticationEnabled; migrateAuthFromV1Enabled=true makes users of accounts",
         )
+    for key, codes in (
+        ("authenticationWhitelist", config.unchecked),
+        ("authorizationWhitelist", config.unauthorized),
+    ):
+        if wrong := sorted(codes & ABOUT_ACCESS):
+            return AccessFault(key, f"must not have requests about users or accounts, got {wrong[0]}")
     if (config.accounts or (config.has_users and config.migrates_accounts)) and not config.accounts_dir:
         key = "aclEnable" if config.accounts else "migrateAuthFromV1Enabled"
         return AccessFault(key, "needs the accounts: set authAccountsPath to the directory of plain_acl.yml")

@@ -75,6 +75,7 @@ class AccessControl:
             clock,
             config.unchecked | place.open_codes,
             config.unauthorized,
+            config.dry_run,
         )
 
     def open(self) -> None:
@@ -133,6 +134,8 @@ class AccessControl:
         ):
             if codes:
                 found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
+        if config.dry_run:
+            found.append("a dry run (authDryRun): nothing is refused, the audit log says what would be")
         if not self._place.is_encrypted:
             found.append("connections are not encrypted: who can read them can send a signed request again")
         return found

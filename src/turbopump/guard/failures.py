@@ -17,7 +17,7 @@ MAX_WAIT_S = 30.0
 FORGET_S = 600.0
 MAX_ENTRIES = 10_000  # about 2 MB; beyond it the one that failed longest ago is dropped
 MAX_NAMES_PER_ADDRESS = 100  # further names of an address share one entry
-ANY_NAME = ""
+ANY_NAME = "\0"  # no name of a user
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from turbopump.auth.needs import needs_of, needs_of_stored
 from turbopump.auth.resources import Need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
+from turbopump.guard.config import ABOUT_ACCESS
 from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
 from turbopump.protocol import properties
@@ -59,10 +60,12 @@ class AccessLink:
         clock: Clock,
         unchecked: frozenset[int] = frozenset(),
         unauthorized: frozenset[int] = frozenset(),
+        is_dry_run: bool = False,
     ) -> None:
         """`access` returns the users or accounts as they are now.
 
-        Codes of `unchecked` need no identity, those of `unauthorized` no permission.
+        Codes of `unchecked` need no identity, those of `unauthorized` no permission. In a dry run nothing is
+        refused but requests about access control itself; what would be refused is noted.
         """
         self._access = access
         self._cluster = cluster
@@ -72,17 +75,21 @@ class AccessLink:
         self._clock = clock
         self._unchecked = unchecked
         self._unauthorized = unauthorized
+        self._is_dry_run = is_dry_run
         self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def check(self, command: Command, connection: Connection) -> None:
         """Raises Refused unless the sender is known, may do this, and is within his quota."""
         if command.code in self._unchecked:
             return
-        source = source_of(connection)
-        identity = self._identify(command, source)
-        if command.code not in self._unauthorized:
-            self._authorize(command, identity, source)
-        self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+        try:
+            source = source_of(connection)
+            identity = self._identify(command, source)
+            if command.code not in self._unauthorized:
+                self._authorize(command, identity, source)
+            self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+        except Refused as refused:
+            self._refuse(command, connection, refused)
 
     def permits_plain_sends(self, connection: Connection) -> bool:
         """Returns False: each send names its user and its topic, so each is checked."""
@@ -96,13 +103,23 @@ class AccessLink:
         source = source_of(request.connection)
         real_topic = properties.find(record.properties, properties.REAL_TOPIC)
         needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
-        self._decide(command, self._identify(command, source), needs, source)
+        try:
+            self._decide(command, self._identify(command, source), needs, source)
+        except Refused as refused:
+            self._refuse(command, request.connection, refused)
 
     def name_of(self, request: Request[Any]) -> Identity | None:
         """Returns who sent a request that has passed, for handlers that serve super users only."""
         if request.command.code in self._unchecked:
             return None
         return self._identify(request.command, source_of(request.connection))
+
+    def _refuse(self, command: Command, connection: Connection, refused: Refused) -> None:
+        """Raises the refusal; in a dry run only logs it, but for requests about access control itself."""
+        if not self._is_dry_run or command.code in ABOUT_ACCESS:
+            raise refused
+        text = "Dry run: request %d of %s would be refused: %.300s"
+        self._refused.log(self._clock.monotonic(), text, command.code, connection, refused.remark)
 
     def _identify(self, command: Command, source: Source) -> Identity:
         ext = command.ext or {}
@@ -149,7 +166,9 @@ class AccessLink:
     def _note(
         self, command: Command, name: str, source: Source, refused: Refused, needs: Sequence[Need] = ()
     ) -> None:
-        self._audit.refused(name, source.address, command.code, refused.remark, _text(needs))
+        passes = self._is_dry_run and command.code not in ABOUT_ACCESS
+        note = self._audit.would_refuse if passes else self._audit.refused
+        note(name, source.address, command.code, refused.remark, _text(needs))
 
 
 def source_of(connection: Connection) -> Source:

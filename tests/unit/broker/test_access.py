@@ -284,3 +284,30 @@ async def test_users_of_another_key_stop_the_start_and_nothing_is_written_over()
 async def test_the_inner_credentials_are_a_super_user() -> None:
     async with guarded_broker() as desk:
         assert (await desk.ask(INNER, Code.GET_BROKER_CONFIG)).code == 0
+
+
+@virtual
+async def test_a_dry_run_refuses_only_requests_about_access_and_notes_what_would_be_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with guarded_broker(guarded(authDryRun="true")) as desk:
+        for who in (None, Credentials("eve", "guessed"), ALICE):
+            assert (await desk.ask(who, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+        assert (await desk.ask(None, Code.VIEW_MESSAGE_BY_ID, {"offset": 0})).code == 0
+        for who in (None, Credentials("root", "guessed"), ALICE):
+            assert (await desk.ask(who, Code.AUTH_LIST_USER)).code == NO_PERMISSION
+        disk = desk.desk.disk
+    lines = [json.loads(line) for line in disk.read("/store/config/access-audit.jsonl").splitlines()]
+    noted = [(line["event"], line["user"], line.get("code")) for line in lines]
+    assert noted[-8:] == [
+        ("would-refuse", "", 310),
+        ("would-refuse", "eve", 310),
+        ("would-refuse", "alice", 310),
+        ("would-refuse", "", 33),
+        ("would-refuse", "", 33),
+        ("refused", "", 3005),
+        ("refused", "root", 3005),
+        ("refused", "alice", 3005),
+    ]
+    assert "a dry run (authDryRun): nothing is refused" in caplog.text
+    assert "Dry run: request 310 of 127.0.0.1" in caplog.text

@@ -75,6 +75,14 @@ def test_accounts_of_4x_and_users_of_5x_do_not_go_together() -> None:
         load("aclEnable=true\nauthenticationEnabled=true\nauthAccountsPath=/conf")
 
 
+def test_requests_about_users_are_on_no_white_list() -> None:
+    for key in ("authenticationWhitelist", "authorizationWhitelist"):
+        with pytest.raises(
+            ConfigError, match=f"{key}: must not have requests about users or accounts, got 3001"
+        ):
+            load(f"{key}=105,3001,3002")
+
+
 def test_the_home_of_apache_has_the_account_files() -> None:
     config = load("aclEnable=true", {"ROCKETMQ_HOME": "/opt/rocketmq"}).config
     assert config.access.accounts_dir == "/opt/rocketmq/conf"
