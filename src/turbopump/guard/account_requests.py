@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from turbopump.auth.accounts import PERMS
 from turbopump.guard.account_table import AccountTable, Values
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.faults import AccessFileFault
@@ -33,6 +34,7 @@ UPDATE_FAILED, DELETE_FAILED, WHITE_FAILED = 209, 210, 211
 """Codes of failures, which 5.x uses for other things too."""
 
 LONGER_THAN = 6
+MAX_QUOTE = 300
 LISTS = ("topicPerms", "groupPerms")
 PLAIN = ("whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
 OUTSIDE_BRACES = re.compile(r",(?![^{]*\})")
@@ -66,9 +68,11 @@ class AccountHandler:
         if len(key) <= LONGER_THAN or len((header.secretKey or "").strip()) <= LONGER_THAN:
             raise Refused(
                 failed,
-                f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6",
+                f"The accessKey={key[:MAX_QUOTE]} and secretKey cannot be null and length should longer than 6",
             )
         given = _given(header)
+        for row in (*given.get("topicPerms", ()), *given.get("groupPerms", ())):
+            _check_perm(row)
 
         def change(values: Values) -> str:
             path, row = _find(values, key)
@@ -83,7 +87,7 @@ class AccountHandler:
         return await self._change(request, change, failed, f"account {key} updated")
 
     async def delete(self, request: Request[DeleteAclConfigRequest]) -> Answer:
-        key, failed = request.header.accessKey or "", DELETE_FAILED
+        key, failed = request.header.accessKey or "null", DELETE_FAILED
         text = f"The accesskey[{key}] corresponding to accessConfig has been deleted failed."
 
         def change(values: Values) -> str:
@@ -166,6 +170,23 @@ def _given(header: UpdateAclConfigRequest) -> dict[str, Any]:
         if text is not None:
             row[name] = [one.strip() for one in text.split(",") if one.strip()]
     return row
+
+
+def _check_perm(row: str) -> None:
+    """Raises Refused, in Apache's words, for a permission that is not of the form `topicA=SUB`."""
+    name, equals, perm = row.partition("=")
+    if not name or not equals or "=" in perm:
+        raise Refused(
+            UPDATE_FAILED,
+            f"Parse Resource format error for {row[:MAX_QUOTE]}.\nThe expected resource format is 'Res=Perm'. "
+            "For example: topicA=SUB",
+        )
+    if perm not in PERMS:
+        raise Refused(
+            UPDATE_FAILED,
+            f"Parse resource permission error for {row[:MAX_QUOTE]}.\nThe expected permissions are 'SUB' or 'PUB' "
+            "or 'SUB|PUB' or 'PUB|SUB'.",
+        )
 
 
 def _find(values: Values, key: str) -> tuple[str, dict[str, Any] | None]:

@@ -233,6 +233,37 @@ async def test_accounts_are_created_changed_and_deleted_by_administrators() -> N
 
 
 @virtual
+async def test_requests_that_make_no_account_are_refused_in_the_words_of_apache() -> None:
+    async with broker() as desk:
+        new = {"accessKey": "newaccount", "secretKey": "new-secret-word"}
+        for ext, remark in (
+            (
+                {"accessKey": "abc", "secretKey": "1234567"},
+                "The accessKey=abc and secretKey cannot be null and length should longer than 6",
+            ),
+            (
+                {"accessKey": "newaccount"},
+                "The accessKey=newaccount and secretKey cannot be null and length should longer than 6",
+            ),
+            (
+                new | {"topicPerms": "T1"},
+                "Parse Resource format error for T1.\nThe expected resource format is 'Res=Perm'. "
+                "For example: topicA=SUB",
+            ),
+            (
+                new | {"groupPerms": "T1=PUB,T2=NO"},
+                "Parse resource permission error for T2=NO.\nThe expected permissions are 'SUB' or 'PUB' "
+                "or 'SUB|PUB' or 'PUB|SUB'.",
+            ),
+        ):
+            answer = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, ext)
+            assert (answer.code, answer.remark) == (UPDATE_FAILED, remark)
+        gone = await desk.ask(ADMIN, Code.DELETE_ACL_CONFIG)
+        text = "The accesskey[null] corresponding to accessConfig has been deleted failed."
+        assert (gone.code, gone.remark) == (DELETE_FAILED, text)
+
+
+@virtual
 async def test_white_addresses_are_set_in_the_file_that_is_named() -> None:
     async with broker() as desk:
         asked = {"globalWhiteAddrs": "10.0.0.{1,2},127.0.0.*", "aclFileFullPath": TEAM}
