@@ -68,7 +68,8 @@ class AccountHandler:
         if len(key) <= LONGER_THAN or len((header.secretKey or "").strip()) <= LONGER_THAN:
             raise Refused(
                 failed,
-                f"The accessKey={key[:MAX_QUOTE]} and secretKey cannot be null and length should longer than 6",
+                f"The accessKey={key[:MAX_QUOTE]} and secretKey cannot be null and length "
+                "should longer than 6",
             )
         given = _given(header)
         for row in (*given.get("topicPerms", ()), *given.get("groupPerms", ())):
@@ -178,14 +179,14 @@ def _check_perm(row: str) -> None:
     if not name or not equals or "=" in perm:
         raise Refused(
             UPDATE_FAILED,
-            f"Parse Resource format error for {row[:MAX_QUOTE]}.\nThe expected resource format is 'Res=Perm'. "
-            "For example: topicA=SUB",
+            f"Parse Resource format error for {row[:MAX_QUOTE]}.\n"
+            "The expected resource format is 'Res=Perm'. For example: topicA=SUB",
         )
     if perm not in PERMS:
         raise Refused(
             UPDATE_FAILED,
-            f"Parse resource permission error for {row[:MAX_QUOTE]}.\nThe expected permissions are 'SUB' or 'PUB' "
-            "or 'SUB|PUB' or 'PUB|SUB'.",
+            f"Parse resource permission error for {row[:MAX_QUOTE]}.\n"
+            "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Requests about users and policies are answered over the wire as 5.5.0 answered them, but without passwords."""
+"""Requests about users and policies are answered as 5.5.0 answered them, but without passwords."""
 
 import asyncio
 import base64
