@@ -70,10 +70,12 @@ def _section(command: AdminCommand) -> str:
     aliases = f" Also `{'`, `'.join(command.aliases)}`." if command.aliases else ""
     summary = command.summary[0].upper() + command.summary[1:]
     lines = [f"\n### `{command.name}`\n\n{summary.rstrip('.')}.{aliases}\n"]
-    choice = command.one_of or command.any_of
-    if choice:
-        lines.append(f"\nWith {' or '.join(f'**`-{option.short}`**' for option in choice)}.\n")
-    own = [option for option in command.all_options if option in (*command.options, *choice)]
+    choices = [choice for choice in (command.one_of, command.any_of) if choice]
+    if choices:
+        told = [" or ".join(f"**`-{option.short}`**" for option in choice) for choice in choices]
+        lines.append(f"\nWith {'; and with '.join(told)}.\n")
+    chosen = [option for choice in choices for option in choice]
+    own = [option for option in command.all_options if option in (*command.options, *chosen)]
     if own:
         lines.append("\n| option | |\n|---|---|\n")
         lines += [_row(option) for option in own]
