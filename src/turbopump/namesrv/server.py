@@ -6,6 +6,8 @@ Several name servers may run in one process, beside brokers: there is no global 
 import logging
 from collections.abc import Callable
 
+from turbopump.auth.signature import Credentials
+from turbopump.auth.signer import Signer
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
 from turbopump.namesrv.requests import NamesrvHandlers
@@ -41,8 +43,12 @@ class NameServer:
         disk: Disk,
         servers: int = 1,
         host: str = "",
+        credentials: Credentials | None = None,
     ) -> None:
-        """`servers`: how many share this process's descriptors; `host`: its address for others, if known."""
+        """`servers`: how many share this process's descriptors; `host`: its address for others, if known.
+
+        With `credentials` what it tells brokers is signed.
+        """
         self._clock = clock
         self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValueTable(disk, config.kv_config_path)
@@ -54,7 +60,7 @@ class NameServer:
         self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
-        self._client = Client(network, clock)
+        self._client = Client(network, clock, sign=None if credentials is None else Signer(credentials))
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False
