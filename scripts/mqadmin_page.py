@@ -31,6 +31,11 @@ mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
 
 - Name servers: `-n` or the environment variable `NAMESRV_ADDR`, several separated by `;`. The default is
   127.0.0.1:9876.
+- Requests are signed with the first of these that is there: the file of `--credentials` (properties with
+  `AccessKey` and `SecretKey`, or Apache's `tools.yml`), what [every client](client.md#credentials) finds in
+  its settings and environment, and `$ROCKETMQ_HOME/conf/tools.yml`. No option takes the secret itself, since
+  other users of a machine can read command lines. Values in `tools.yml` that YAML could read as something
+  else than text must be in quotes.
 - The case of command names does not matter. An option can be written as `-t orders`, `-torders`,
   `--topic orders` or `--topic=orders`.
 - `mqadmin help` lists the commands, `mqadmin help topicList` (or `mqadmin topicList -h`) the options of one.
