@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from turbopump.auth.signature import Credentials
+from turbopump.auth.signer import Signer
 from turbopump.broker.access import part as access
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
@@ -39,7 +41,6 @@ from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
-from turbopump.guard.control import signer_of
 from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import ServiceNotAvailable
@@ -48,7 +49,7 @@ from turbopump.protocol.ids import pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.protocol.permissions import WRITE
 from turbopump.remoting.client import Client
-from turbopump.remoting.connection import Connection
+from turbopump.remoting.connection import Connection, Sign
 from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
@@ -110,6 +111,8 @@ class Broker:
         self.warnings: list[str] = []
         self.before: Sequence[Link] = ()
         """The checks that each request passes before its handler. Read by `start`."""
+        self.credentials: Credentials | None = config.access.inner_credentials
+        """With which requests to name servers, the master and group members are signed. Read by `start`."""
         self.promote: Callable[[MasterRole], None] | None = None
         """Has the process start this slave again as a master; None: it cannot. Read by `start`."""
         self.member: GroupMember | None = None
@@ -179,7 +182,7 @@ class Broker:
             store.replica.open()
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-        client = Client(self._network, clock, sign=signer_of(config.access))
+        client = Client(self._network, clock, sign=self._sign())
         stack.push_async_callback(client.close)
         self.member = self._member(store)
         return _Ground(store, servers, client, self.member)
@@ -188,8 +191,11 @@ class Broker:
         """Returns this broker's member of its DLedger group; None: it is in none."""
         if store.entries is None or store.committed is None:
             return None
-        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers)
+        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers, self._sign())
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
+
+    def _sign(self) -> Sign | None:
+        return None if self.credentials is None else Signer(self.credentials)
 
     # a member of a DLedger group
 

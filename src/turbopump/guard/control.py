@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbopump.auth.access import Access
-from turbopump.auth.signer import Signer
 from turbopump.guard.account_requests import AccountHandler
 from turbopump.guard.account_table import AccountTable
 from turbopump.guard.audit import AuditLog, Run
@@ -28,11 +27,6 @@ from turbopump.runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 AUDIT_FILE = "access-audit.jsonl"
-
-
-def signer_of(config: AccessConfig) -> Signer | None:
-    """Returns what signs a server's own requests, whether or not its own access control is on."""
-    return None if config.inner_credentials is None else Signer(config.inner_credentials)
 
 
 @dataclass(frozen=True, slots=True)

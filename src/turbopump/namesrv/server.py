@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable
 
 from turbopump.auth.needs import OPEN_AT_NAME_SERVER
-from turbopump.guard.control import AccessControl, ControlPlace, signer_of
+from turbopump.auth.signature import Credentials
+from turbopump.auth.signer import Signer
+from turbopump.guard.control import AccessControl, ControlPlace
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
 from turbopump.namesrv.requests import NamesrvHandlers
@@ -45,8 +47,12 @@ class NameServer:
         disk: Disk,
         servers: int = 1,
         host: str = "",
+        credentials: Credentials | None = None,
     ) -> None:
-        """`servers`: how many share this process's descriptors; `host`: its address for others, if known."""
+        """`servers`: how many share this process's descriptors; `host`: its address for others, if known.
+
+        What it tells brokers is signed with `credentials`; without, with those of the configuration.
+        """
         self._clock = clock
         self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValueTable(disk, config.kv_config_path)
@@ -59,7 +65,8 @@ class NameServer:
         self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
-        self._client = Client(network, clock, sign=signer_of(config.access))
+        own = credentials or config.access.inner_credentials
+        self._client = Client(network, clock, sign=None if own is None else Signer(own))
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False

@@ -22,6 +22,7 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.pull.puller import Puller, PullStatus, records_of
 from turbopump.client.routes import TopicRoute, route_of
+from turbopump.pipelines.credentials import signing_options
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
 from turbopump.pipelines.source.removed_queues import StoredQueuePuller
@@ -52,7 +53,10 @@ class BrokerClient:
 
     def __init__(self, access: Access) -> None:
         self._admin = Admin(
-            access.name_server, use_tls=access.use_tls, tls_trust_cert_path=access.tls_trust_cert_path
+            access.name_server,
+            use_tls=access.use_tls,
+            tls_trust_cert_path=access.tls_trust_cert_path,
+            **signing_options(access.credentials),
         )
         self._access = access
         self._greeted: set[tuple[str, str]] = set()
