@@ -150,6 +150,10 @@ def _perms(value: Any, where: str) -> dict[str, Perm]:
         words = text.split("=")
         if len(words) != 2 or not words[0].strip():
             raise ConfigError(f"{where} must have entries such as topicA=SUB, got {text[:80]!r}")
+        if "*" in words[0]:
+            raise ConfigError(
+                f"{where} must have exact names, got {text[:80]!r}: * stands for no other name here"
+            )
         _put(found, words[0].strip(), perm_of(words[1], f"{where} of {words[0].strip()[:80]}"), where)
     return found
 

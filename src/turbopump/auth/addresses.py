@@ -114,6 +114,8 @@ def _v4_parts(address: str, text: str) -> Parts:
 
 def _v6_parts(address: str, text: str) -> Parts:
     """Returns the parts of an IPv6 pattern: its open parts are the last ones, so `::` stands before them."""
+    if "%" in address:
+        raise _bad(text, "an address must have no zone")
     words = [word.strip() for word in address.split(":")]
     count = 2 if words[-1] == "*" and len(words) > 2 and "-" in words[-2] else 1
     is_open = words[-1] == "*" or "-" in words[-1]

@@ -85,7 +85,7 @@ class ResourcePattern:
         kind, colon, name = text.partition(":")
         if not colon or kind not in TYPES or not name:
             raise NoPermission("The resource is null.")
-        if name == STAR:
+        if name.startswith(STAR):
             return cls(TYPES[kind], Pattern.ANY)
         if STAR in name:
             return cls(TYPES[kind], Pattern.PREFIXED, name.partition(STAR)[0])
