@@ -20,6 +20,7 @@ import msgspec
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class AuditLog:
         self._pending: deque[dict[str, Any]] = deque()
         self._lost_before = 0  # what the last line about lost lines said
         self._wake = asyncio.Event()
+        self._tasks = Tasks(log)
         self._failures = RateLimitedLog(log, LOG_INTERVAL_S, logging.ERROR)
 
     def refused(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
@@ -89,7 +91,19 @@ class AuditLog:
                 await self.write()
 
     async def write(self) -> None:
-        """Writes lines that wait. Never raises OSError: the lines are counted as lost."""
+        """Writes lines that wait. Never raises OSError: the lines are counted as lost.
+
+        A caller that is cancelled does not stop the write: the lines are out of the queue already.
+        """
+        await asyncio.shield(self._tasks.start(self._write(), name="write audit lines"))
+
+    async def close(self) -> None:
+        """Writes the lines that wait."""
+        await self._tasks.wait()
+        while self._pending:
+            await self.write()
+
+    async def _write(self) -> None:
         count = min(len(self._pending), LINES_PER_TURN)
         lines = [self._pending.popleft() for _ in range(count)]
         lost = self.lost
@@ -105,11 +119,6 @@ class AuditLog:
             now = self._clock.monotonic()
             text = "Cannot write the audit log %s; %d lines are lost so far: %s"
             self._failures.log(now, text, self._path, self.lost, error)
-
-    async def close(self) -> None:
-        """Writes the lines that wait."""
-        while self._pending:
-            await self.write()
 
     def _append(self, data: bytes) -> None:
         if not self._disk.exists(self._path):
