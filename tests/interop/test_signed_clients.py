@@ -18,43 +18,12 @@ from turbopump.client.settings import ConsumeFromWhere
 from turbopump.errors import AccessRefused, SendRefused
 from turbopump.protocol.access_refusals import FORBIDDEN, UNKNOWN, UNSIGNED, WRONG
 
-from . import artifacts, peers
+from . import access_control, artifacts, peers
+from .access_control import OTHER, PULLERS, READERS, SUPER, TOPIC, USER, V4, V5
 
-V4, V5 = "4.9.7", "5.5.0"
-TOPIC, OTHER, READERS, PULLERS = "SignedOrders", "SignedOther", "signed-readers", "signed-pullers"
-SUPER = {"access_key": "super1", "secret_key": "super-secret"}
-USER = {"access_key": "writer1", "secret_key": "writer-secret"}
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 WAIT_S = 60.0
 
-PLAIN_ACL = """\
-accounts:
-- accessKey: super1
-  secretKey: super-secret
-  admin: true
-- accessKey: writer1
-  secretKey: writer-secret
-  defaultTopicPerm: DENY
-  defaultGroupPerm: DENY
-  topicPerms:
-  - SignedOrders=PUB|SUB
-  groupPerms:
-  - signed-readers=SUB
-  - signed-pullers=SUB
-"""
-AUTHENTICATION = "org.apache.rocketmq.auth.authentication.provider"
-AUTHORIZATION = "org.apache.rocketmq.auth.authorization.provider"
-CONF = {
-    V4: {"aclEnable": "true"},
-    V5: {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "authenticationMetadataProvider": f"{AUTHENTICATION}.LocalAuthenticationMetadataProvider",
-        "authorizationMetadataProvider": f"{AUTHORIZATION}.LocalAuthorizationMetadataProvider",
-        "initAuthenticationUser": '{"username":"super1","password":"super-secret"}',
-        "innerClientAuthenticationCredentials": '{"accessKey":"inner1","secretKey":"inner-secret"}',
-    },
-}
 REMARKS = {
     V4: {
         UNSIGNED: "No accessKey is configured",
@@ -76,22 +45,9 @@ REMARKS = {
 def guarded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.Cluster]:
-    """A cluster with access control, two topics, and a user that may use one of them."""
-    kind: str = request.param
-    where = peers.place(tmp_path_factory.mktemp(f"guarded-{kind}"))
-    (where.home / "conf").mkdir()
-    (where.home / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
-    with peers.start(kind, where, CONF[kind]) as cluster:
-        with Admin(cluster.namesrv, **SUPER) as admin:
-            for topic in (TOPIC, OTHER):
-                admin.topics.create(topic, queues=2)
-            if kind == V5:
-                at = cluster.broker_addr
-                admin.users.create(at, USER["access_key"], USER["secret_key"])
-                resources = [f"Topic:{TOPIC}", f"Group:{READERS}", f"Group:{PULLERS}"]
-                admin.acls.create(at, "User:writer1", resources, ["Pub", "Sub"], "Allow")
-        yield cluster
-        cluster.kill()
+    cluster = access_control.start(request.param, tmp_path_factory.mktemp(f"guarded-{request.param}"))
+    yield cluster
+    cluster.discard()
 
 
 def test_every_kind_of_client_is_let_in(guarded: peers.Cluster) -> None:

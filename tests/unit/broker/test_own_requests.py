@@ -10,6 +10,7 @@ from turbopump.auth.signature import Credentials, is_signed_by
 from turbopump.broker.config import Identity, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.namesrv.config import NamesrvConfig
+from turbopump.namesrv.routes import MinBrokerIdChange
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
@@ -23,10 +24,10 @@ NAMESRV = "127.0.0.1:9876"
 
 
 async def asked(credentials: Credentials | None) -> list[Command]:
-    """Returns the requests of a master and its slave to each other and to a name server."""
+    """Returns what a master, its slave and a name server ask of each other."""
     clock, chance = VirtualClock(), Chance(1)
     network = RecordedNetwork(MemoryNetwork())
-    settings = NamesrvConfig(bind_address="127.0.0.1", support_acting_master=True)
+    settings = NamesrvConfig(bind_address="127.0.0.1", notify_min_broker_id_changed=True)
     names = NameServer(settings, network, clock, SimulatedDisk(chance, clock), credentials=credentials)
     await names.start()
     brokers: list[Broker] = []
@@ -42,6 +43,7 @@ async def asked(credentials: Credentials | None) -> list[Command]:
         broker.credentials = credentials
         await broker.start()
         brokers.append(broker)
+    names._notify(MinBrokerIdChange("broker-a", 0, "127.0.0.1:10911", None, None, ("127.0.0.1:10921",)))
     await clock.sleep(90)
     for broker in reversed(brokers):
         await broker.stop()
@@ -56,8 +58,8 @@ async def test_registration_and_the_requests_of_a_slave_are_signed() -> None:
     assert codes >= {
         RequestCode.REGISTER_BROKER,
         RequestCode.UNREGISTER_BROKER,
-        RequestCode.GET_ALL_TOPIC_CONFIG,
-        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.REPLICA_COMPARE,
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     }
     for command in found:
         assert (command.ext or {}).get("AccessKey") == "inner1", command.code
@@ -69,7 +71,8 @@ async def test_without_credentials_they_are_not_signed() -> None:
     assert not any("Signature" in (command.ext or {}) for command in await asked(None))
 
 
-def test_a_broker_shows_no_secret() -> None:
+@virtual
+async def test_a_broker_shows_no_secret() -> None:
     clock, chance = VirtualClock(), Chance(1)
     disk = SimulatedDisk(chance, clock)
     broker = Broker(CONFIG, MemoryNetwork(), clock, disk, SimulatedWorkers(disk), chance)

@@ -22,7 +22,6 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.pull.puller import Puller, PullStatus, records_of
 from turbopump.client.routes import TopicRoute, route_of
-from turbopump.pipelines.credentials import signing_options
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
 from turbopump.pipelines.source.removed_queues import StoredQueuePuller
@@ -52,12 +51,7 @@ class BrokerClient:
     """Async client that asks the brokers of one cluster about queues and offsets, on the background loop."""
 
     def __init__(self, access: Access) -> None:
-        self._admin = Admin(
-            access.name_server,
-            use_tls=access.use_tls,
-            tls_trust_cert_path=access.tls_trust_cert_path,
-            **signing_options(access.credentials),
-        )
+        self._admin = Admin(access.name_server, **access.client_options)
         self._access = access
         self._greeted: set[tuple[str, str]] = set()
         self._name_servers = self._admin.asking.name_servers

@@ -12,9 +12,10 @@ from typing import Any
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import ALL, parse_expression
 from turbopump.client.message import MessageQueue
+from turbopump.client.options import ClientOptions
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
-from turbopump.pipelines.credentials import CREDENTIALS, found_credentials
+from turbopump.pipelines.credentials import CREDENTIALS, found_credentials, signing_options
 from turbopump.pipelines.options import EARLIEST, BadOption, FormatOption, FormatOptions
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
 from turbopump.pipelines.source.offsets import positions_of, queues_of
@@ -215,6 +216,14 @@ class Access:
     tls_trust_cert_path: str = ""
     credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings that sign requests; empty: they are not signed."""
+
+    @property
+    def client_options(self) -> ClientOptions:
+        return {
+            **signing_options(self.credentials),
+            "use_tls": self.use_tls,
+            "tls_trust_cert_path": self.tls_trust_cert_path,
+        }
 
 
 @dataclass(frozen=True, slots=True)
