@@ -238,6 +238,25 @@ async def test_a_message_of_a_foreign_topic_cannot_be_sent_back_to_ones_own_grou
 
 
 @virtual
+async def test_a_message_of_a_foreign_topic_is_not_relayed_to_ones_own_consumer() -> None:
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        await desk.grant(ALICE, "Group:G", "Sub")
+        await desk.grant(ALICE, "Topic:Mine", "Sub")
+        asked = {
+            "consumerGroup": "G",
+            "clientId": "c",
+            "topic": "Mine",
+            "msgId": "7F00000100002A9F0000000000000000",
+        }
+        refused = await desk.ask(ALICE, Code.CONSUME_MESSAGE_DIRECTLY, asked)
+        assert (refused.code, "Topic:T" in (refused.remark or "")) == (NO_PERMISSION, True)
+        await desk.grant(ALICE, "Topic:T", "Sub")
+        passed = await desk.ask(ALICE, Code.CONSUME_MESSAGE_DIRECTLY, asked)
+        assert passed.remark == "The Consumer <G> <c> not online"
+
+
+@virtual
 async def test_either_switch_of_5x_is_both_and_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "turbopump.guard")
     config = guarded(authenticationEnabled="false")
