@@ -28,7 +28,7 @@ accounts:
 - {{accessKey: administrator, secretKey: {ROOT[1]}, admin: true}}
 - {{accessKey: application, secretKey: {APP[1]}, defaultGroupPerm: SUB, topicPerms: ["orders=PUB|SUB"]}}
 """
-JAVA_LIMIT_S = 180
+JAVA_LIMIT_S = 240
 
 
 class World:

@@ -55,7 +55,7 @@ public class Signing {
             return again ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        System.out.println("consumed " + consumed.await(30, TimeUnit.SECONDS));
+        System.out.println("consumed " + consumed.await(90, TimeUnit.SECONDS));
         consumer.shutdown();
     }
 }
