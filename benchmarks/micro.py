@@ -12,7 +12,7 @@ import asyncio
 import shutil
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -20,9 +20,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from turbopump.auth.access import Source, UserAccess
+from turbopump.auth.book import UserBook
+from turbopump.auth.needs import needs_of
+from turbopump.auth.signature import Credentials
 from turbopump.broker.config import BrokerConfig, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.protocol import command, frame, ids, properties, record
+from turbopump.protocol.bodies import AclEntry, AclInfo, AclPolicy, UserInfo
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.hashing import index_hash
@@ -76,7 +81,7 @@ async def measure(names: list[str], rounds: int) -> None:
     shutil.rmtree(home, ignore_errors=True)
     try:
         async with store_in(home / "store") as store, broker_in(home / "broker") as connect:
-            steps = [*protocol_steps(), *store_steps(store), *event_steps(connect)]
+            steps = [*protocol_steps(), *access_steps(), *store_steps(store), *event_steps(connect)]
             steps = [step for step in steps if not names or any(name in step.name for name in names)]
             costs: dict[str, list[float]] = {step.name: [] for step in steps}
             for _ in range(rounds):
@@ -113,6 +118,38 @@ def protocol_steps() -> Iterator[Step]:
     request = command.decode(frames[0])
     answer = command.reply(request, 0, None, {"queueId": "1"})
     yield Step("command.encode of an answer", 1, lambda: command.encode(answer))
+
+
+# Access control
+
+
+def access_steps() -> Iterator[Step]:
+    """Steps of access control for plain sends, each decoded by itself: all that it costs beyond decoding."""
+    entry = AclEntry(resource=f"Topic:{TOPIC}", actions=["Pub"], decision="Allow")
+    book = UserBook().created("client", UserInfo(password="12345678"), by_super=True)
+    acl = AclInfo(policies=[AclPolicy(entries=[entry])])
+    access, source = UserAccess(book.granted("User:client", acl, by_super=True)), Source("127.0.0.1")
+    client, cluster = Credentials("client", "12345678"), "DefaultCluster"
+    requests = [command.decode(one) for one in sends(BATCH, PROPERTIES)]
+    for request in requests:
+        request.ext = client.signed(request.ext, request.body)
+    requests = [command.decode(one) for one in frames_of(map(command.encode, requests))]
+    identity, needs = access.identify(requests[0], source), needs_of(requests[0], cluster)
+
+    def check() -> None:
+        for request in requests:
+            access.authorize(access.identify(request, source), needs_of(request, cluster), source, 310)
+
+    yield Step("access control of a send", BATCH, check)
+    yield Step("  identify", BATCH, lambda: [access.identify(request, source) for request in requests])
+    yield Step("  needs_of", BATCH, lambda: [needs_of(request, cluster) for request in requests])
+    yield Step("  authorize", BATCH, lambda: [access.authorize(identity, needs, source) for _ in requests])
+
+
+def frames_of(packed_frames: Iterable[bytes]) -> list[Frame]:
+    found: list[Frame] = []
+    frame.cut(b"".join(packed_frames), found)
+    return found
 
 
 # Store

@@ -5,16 +5,16 @@ In: an `AclInfo` of a tool. Out: entries, or the refusal with Apache's text; and
 
 from collections.abc import Iterable, Iterator
 
-from turbopump.auth.policies import Decision, Entry, Policies, PolicyType, networks_of
+from turbopump.auth.policies import Policies, PolicyDecision, PolicyEntry, PolicyType, networks_of
 from turbopump.auth.resources import ResourcePattern, actions_of
 from turbopump.protocol.bodies import AclEntry, AclInfo, AclPolicy
 from turbopump.protocol.errors import NoPermission, SystemFailure
 
 SUBJECT = "User:"
-_DECISIONS = {decision.text: decision for decision in Decision}
+_DECISIONS = {decision.text: decision for decision in PolicyDecision}
 _TYPES = {kind.text: kind for kind in PolicyType}
 
-NewEntry = tuple[PolicyType, Entry]
+NewEntry = tuple[PolicyType, PolicyEntry]
 
 
 def user_of(subject: str | None) -> str:
@@ -50,7 +50,7 @@ def _entries_of(policies: Iterable[AclPolicy]) -> Iterator[NewEntry]:
             yield kind, entry_of(entry)
 
 
-def entry_of(entry: AclEntry) -> Entry:
+def entry_of(entry: AclEntry) -> PolicyEntry:
     """Returns one entry of a request. Raises NoPermission, with Apache's text, if it cannot be read."""
     resource = ResourcePattern.parse(entry.resource or "")
     actions = actions_of(entry.actions or ())
@@ -58,7 +58,7 @@ def entry_of(entry: AclEntry) -> Entry:
     sources = networks_of(entry.sourceIps or ())
     if decision is None:
         raise NoPermission("The decision is null or illegal.")
-    return Entry(resource, actions, decision, sources)
+    return PolicyEntry(resource, actions, decision, sources)
 
 
 def info_of(name: str, policies: Policies, resource_part: str = "") -> AclInfo | None:
@@ -71,7 +71,7 @@ def info_of(name: str, policies: Policies, resource_part: str = "") -> AclInfo |
     return AclInfo(policies=found, subject=f"{SUBJECT}{name}") if found else None
 
 
-def _text_of(entry: Entry) -> AclEntry:
+def _text_of(entry: PolicyEntry) -> AclEntry:
     return AclEntry(
         actions=[action.text for action in entry.actions],
         decision=entry.decision.text,

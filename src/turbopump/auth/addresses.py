@@ -15,6 +15,7 @@ In: a text. Out: an `AddressPattern`, or ConfigError that says what is wrong. Pu
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from turbopump.auth.policies import address_of
@@ -23,6 +24,7 @@ from turbopump.protocol.conf import ConfigError
 EVERYTHING = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 MAX_LISTED = 1_000  # addresses of one pattern
 MAX_TEXT = 65_536  # characters of one pattern
+MAX_PARSED = 16_384  # addresses of peers that are remembered: their connections ask again and again
 
 Parts = tuple[tuple[int, int], ...]
 """For each part of an address, its smallest and its greatest value: 4 parts of IPv4 or 8 of IPv6."""
@@ -60,10 +62,7 @@ class AddressPattern:
         """Returns whether an IP address is in this set; False for what is no address."""
         if not self.listed:
             return self.is_everything
-        found = address_of(address)
-        if found is None:
-            return False
-        values = _values(found)
+        values = _values_of(address)
         return any(_within(values, parts) for parts in self.listed)
 
     def __str__(self) -> str:
@@ -71,6 +70,13 @@ class AddressPattern:
 
 
 NO_ADDRESS = AddressPattern()
+
+
+@lru_cache(MAX_PARSED)
+def _values_of(address: str) -> tuple[int, ...]:
+    """Returns the parts of the address of a peer, none for what is no address."""
+    found = address_of(address)
+    return () if found is None else _values(found)
 
 
 def _values(address: IPv4Address | IPv6Address) -> tuple[int, ...]:

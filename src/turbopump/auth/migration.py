@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from turbopump.auth.accounts import DENY, Account, Accounts, Perm
 from turbopump.auth.acl_info import NewEntry
 from turbopump.auth.book import UserBook, checked_policies, checked_user
-from turbopump.auth.policies import NO_POLICIES, Decision, Entry, Policies, PolicyType
+from turbopump.auth.policies import NO_POLICIES, Policies, PolicyDecision, PolicyEntry, PolicyType
 from turbopump.auth.resources import Action, Pattern, ResourcePattern, ResourceType
 from turbopump.auth.users import User, UserType
 
@@ -74,7 +74,7 @@ def _entries(kind: ResourceType, perms: Mapping[str, Perm], default: Perm) -> It
     yield PolicyType.DEFAULT, _entry(ResourcePattern(kind, Pattern.ANY), default)
 
 
-def _entry(resource: ResourcePattern, perm: Perm) -> Entry:
+def _entry(resource: ResourcePattern, perm: Perm) -> PolicyEntry:
     if not perm:
-        return Entry(resource, (Action.ALL,), Decision.DENY)
-    return Entry(resource, tuple(sorted(perm)), Decision.ALLOW)
+        return PolicyEntry(resource, (Action.ALL,), PolicyDecision.DENY)
+    return PolicyEntry(resource, tuple(sorted(perm)), PolicyDecision.ALLOW)

@@ -27,7 +27,7 @@ class PolicyType(IntEnum):
         return self.name.capitalize()
 
 
-class Decision(IntEnum):
+class PolicyDecision(IntEnum):
     """What an entry says. Apache's numbers."""
 
     ALLOW = 1
@@ -39,12 +39,12 @@ class Decision(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PolicyEntry:
     """One entry of a policy. `sources` are networks; without any, all addresses match."""
 
     resource: ResourcePattern
     actions: tuple[Action, ...]
-    decision: Decision
+    decision: PolicyDecision
     sources: tuple[Network, ...] = ()
 
     def counts(self, need: Need, source: str) -> bool:
@@ -65,10 +65,10 @@ class Entry:
 class Policies:
     """All policies of one user: at most one entry for each type and resource, when made by `with_entries`."""
 
-    custom: tuple[Entry, ...] = ()
-    default: tuple[Entry, ...] = ()
+    custom: tuple[PolicyEntry, ...] = ()
+    default: tuple[PolicyEntry, ...] = ()
 
-    def __iter__(self) -> Iterator[tuple[PolicyType, Entry]]:
+    def __iter__(self) -> Iterator[tuple[PolicyType, PolicyEntry]]:
         for kind in PolicyType:
             for entry in self.of(kind):
                 yield kind, entry
@@ -76,10 +76,10 @@ class Policies:
     def __len__(self) -> int:
         return len(self.custom) + len(self.default)
 
-    def of(self, kind: PolicyType) -> tuple[Entry, ...]:
+    def of(self, kind: PolicyType) -> tuple[PolicyEntry, ...]:
         return self.custom if kind is PolicyType.CUSTOM else self.default
 
-    def with_entries(self, entries: Iterable[tuple[PolicyType, Entry]]) -> "Policies":
+    def with_entries(self, entries: Iterable[tuple[PolicyType, PolicyEntry]]) -> "Policies":
         """Returns these policies with more entries: each replaces that of the same type and resource."""
         after = {kind: {entry.resource: entry for entry in self.of(kind)} for kind in PolicyType}
         for kind, entry in entries:
@@ -96,11 +96,11 @@ NO_POLICIES = Policies()
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PolicyVerdict:
     """Whether a need is met, and why: the entry that decided, None when no entry counts."""
 
     is_allowed: bool
-    entry: Entry | None = field(default=None)
+    entry: PolicyEntry | None = field(default=None)
 
     @property
     def reason(self) -> str:
@@ -109,18 +109,18 @@ class Verdict:
         return f"the decision is {self.entry.decision.text.lower()}"
 
 
-def decide(policies: Policies, need: Need, source: str) -> Verdict:
+def decide(policies: Policies, need: Need, source: str) -> PolicyVerdict:
     """Decides about one need of a request that came from the address `source`."""
     for entries in (policies.custom, policies.default):
         counting = [entry for entry in entries if entry.counts(need, source)]
         if counting:
             entry = min(counting, key=_rank)
-            return Verdict(entry.decision is Decision.ALLOW, entry)
-    return Verdict(is_allowed=False)
+            return PolicyVerdict(entry.decision is PolicyDecision.ALLOW, entry)
+    return PolicyVerdict(is_allowed=False)
 
 
-def _rank(entry: Entry) -> tuple[tuple[bool, int, int], bool]:
-    return entry.resource.rank, entry.decision is Decision.ALLOW
+def _rank(entry: PolicyEntry) -> tuple[tuple[bool, int, int], bool]:
+    return entry.resource.rank, entry.decision is PolicyDecision.ALLOW
 
 
 def explained(name: str, policies: Policies, need: Need, source: str) -> str:

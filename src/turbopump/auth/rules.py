@@ -127,7 +127,7 @@ def send(topic_field: str, properties_field: str, batch_field: str) -> Rule:
     def rule(command: Command, cluster: str) -> Needs:
         ext = command.ext or {}
         name = ext.get(topic_field, "")
-        needs = _of_send(name, cluster) if len(name) <= MAX_REMEMBERED_NAME else pub_needs(name, cluster)
+        needs = needs_of_send(name, cluster) if len(name) <= MAX_REMEMBERED_NAME else pub_needs(name, cluster)
         text = ext.get(properties_field, "")
         if properties.INNER_MULTI_DISPATCH in text:
             needs += _lights(text, cluster)
@@ -147,7 +147,8 @@ def pub_needs(topic: str, cluster: str) -> Needs:
     return topic_needs(topic, cluster, PUB)
 
 
-_of_send = lru_cache(MAX_REMEMBERED)(pub_needs)
+needs_of_send = lru_cache(MAX_REMEMBERED)(pub_needs)
+"""Returns what a send to a topic needs, for names that are short enough to be remembered."""
 
 
 def _lights(text: str | bytes, cluster: str) -> Needs:

@@ -73,16 +73,19 @@ def is_signed_by(command: Command, secrets: Sequence[str]) -> bool:
         return False
     expected, order = given.encode(), _ORDERS.get(tuple(ext))
     content = _content(ext, command.body) if order is None else _joined(order(ext), command.body)
-    for secret in secrets:
-        if hmac.compare_digest(_signature(content, secret), expected):
-            if order is None:
-                _remember_order(ext)
+    if is_signature_of(content, secrets, expected):
+        if order is None:
+            _remember_order(ext)
+        return True
+    return any(is_signature_of(content, secrets, expected) for content in _other_contents(command, ext))
+
+
+def is_signature_of(content: bytes, secrets: Sequence[str], signature: bytes) -> bool:
+    """Returns whether a signature was made of this content with one of the secrets, in constant time."""
+    for secret in secrets:  # noqa: SIM110 - a generator costs 0.3 us of each request
+        if hmac.compare_digest(_signature(content, secret), signature):
             return True
-    return any(_is_one_of(content, secrets, expected) for content in _other_contents(command, ext))
-
-
-def _is_one_of(content: bytes, secrets: Sequence[str], expected: bytes) -> bool:
-    return any(hmac.compare_digest(_signature(content, secret), expected) for secret in secrets)
+    return False
 
 
 def _other_contents(command: Command, ext: dict[str, str]) -> Iterator[bytes]:

@@ -12,6 +12,36 @@ from turbopump.protocol.command import Command
 HERE = Path(__file__).parent
 VERSIONS = ("4.5.1", "4.9.7", "5.5.0")
 
+ACCOUNTS = {
+    "globalWhiteRemoteAddresses": ["127.0.0.9", "127.0.1.*", "127.0.2.5-9", "127.0.3.{4,6}"],
+    "accounts": [
+        {
+            "accessKey": "RocketMQ",
+            "secretKey": 12345678,
+            "admin": False,
+            "defaultTopicPerm": "DENY",
+            "defaultGroupPerm": "SUB",
+            "topicPerms": ["topicA=DENY", "topicB=PUB|SUB", "topicC=SUB", "topicP=PUB"],
+            "groupPerms": ["groupA=DENY", "groupB=PUB|SUB", "groupC=SUB"],
+        },
+        {
+            "accessKey": "rocketmq2",
+            "secretKey": "abcdefgh",
+            "whiteRemoteAddress": "127.0.4.*",
+            "admin": True,
+        },
+        {"accessKey": "adminperm", "secretKey": "abcdefgh", "admin": True, "topicPerms": ["topicB=SUB"]},
+        {
+            "accessKey": "teamuser",
+            "secretKey": "teamsecret",
+            "defaultTopicPerm": "PUB|SUB",
+            "defaultGroupPerm": "PUB|SUB",
+        },
+        {"accessKey": "nothing1", "secretKey": "nothing-secret"},
+    ],
+}
+"""The accounts of the 4.9.7 server, as its files had them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

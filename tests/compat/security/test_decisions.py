@@ -2,7 +2,7 @@
 
 import re
 
-from tests.compat.security import Exchange, decoded, exchanges
+from tests.compat.security import ACCOUNTS, Exchange, decoded, exchanges
 
 from turbopump.auth.access import Source, UserAccess
 from turbopump.auth.account_access import AccountAccess
@@ -120,35 +120,6 @@ def _theirs(one: Exchange, command: Command) -> str:
 
 
 # --- 4.x ------------------------------------------------------------------------------------------------
-
-ACCOUNTS = {
-    "globalWhiteRemoteAddresses": ["127.0.0.9", "127.0.1.*", "127.0.2.5-9", "127.0.3.{4,6}"],
-    "accounts": [
-        {
-            "accessKey": "RocketMQ",
-            "secretKey": 12345678,
-            "admin": False,
-            "defaultTopicPerm": "DENY",
-            "defaultGroupPerm": "SUB",
-            "topicPerms": ["topicA=DENY", "topicB=PUB|SUB", "topicC=SUB", "topicP=PUB"],
-            "groupPerms": ["groupA=DENY", "groupB=PUB|SUB", "groupC=SUB"],
-        },
-        {
-            "accessKey": "rocketmq2",
-            "secretKey": "abcdefgh",
-            "whiteRemoteAddress": "127.0.4.*",
-            "admin": True,
-        },
-        {"accessKey": "adminperm", "secretKey": "abcdefgh", "admin": True, "topicPerms": ["topicB=SUB"]},
-        {
-            "accessKey": "teamuser",
-            "secretKey": "teamsecret",
-            "defaultTopicPerm": "PUB|SUB",
-            "defaultGroupPerm": "PUB|SUB",
-        },
-        {"accessKey": "nothing1", "secretKey": "nothing-secret"},
-    ],
-}
 
 ADDRESSES = {
     "global white 127.0.0.9 unsigned": "127.0.0.9",

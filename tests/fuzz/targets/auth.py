@@ -1,11 +1,12 @@
 """Access control: signed requests, accounts, users and policies."""
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
-from tests.compat.security import decoded, exchanges, signed_frames
-from tests.compat.security.test_decisions import ACCOUNTS
+from tests.compat.security import ACCOUNTS, decoded, exchanges, signed_frames
 from tests.fuzz.targets import Target
+from tests.unit.auth.requests_kit import codes, request_of
 
 from turbopump.auth.access import Source, UserAccess
 from turbopump.auth.account_access import AccountAccess
@@ -17,6 +18,7 @@ from turbopump.auth.migration import migrated
 from turbopump.auth.needs import needs_of
 from turbopump.auth.policies import Policies, decide
 from turbopump.auth.resources import Action, topic
+from turbopump.auth.signature import Credentials
 from turbopump.protocol import command, frame
 from turbopump.protocol.bodies import AclInfo, UserInfo
 from turbopump.protocol.codes import RequestCode
@@ -28,6 +30,7 @@ USER = UserInfo(password="12345678")
 BOOK = (
     UserBook().created("root", UserInfo(password="s", userType="Super"), True).created("RocketMQ", USER, True)
 )
+CLIENT = Credentials("RocketMQ", "12345678")
 USERS, ACCOUNT_ACCESS = UserAccess(BOOK), AccountAccess(read_accounts(ACCOUNTS))
 NEED = topic("topicB", Action.PUB)
 SUBJECT = "User:RocketMQ"
@@ -52,6 +55,8 @@ def requests(data: bytes) -> None:
     frame.cut(data, frames)
     for one in frames:
         found = command.decode(one)
+        with contextlib.suppress(Refused):
+            needs_of(found, "C")  # also of a request whose signature is wrong
         outcomes = {_outcome(access, found) for access in (USERS, ACCOUNT_ACCESS) for _ in range(2)}
         assert len(outcomes) <= 2
 
@@ -101,6 +106,10 @@ def addresses(data: bytes) -> None:
 def _frames() -> Iterator[bytes]:
     for one in signed_frames()[::EVERY]:
         yield one.data
+    for code in codes():
+        request = request_of(code, "topicB", "groupB")
+        request.ext = CLIENT.signed(request.ext, request.body)
+        yield command.encode(request)
 
 
 def _acls() -> Iterator[bytes]:

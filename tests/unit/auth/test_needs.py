@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 from tests.unit.auth.decisions import CLUSTER, FILE, SOURCE, accounts, may, table, users
 from tests.unit.auth.requests_kit import codes, handlers, name_of, request_of
 
-from turbopump.auth.access import Identity, UserAccess
+from turbopump.auth.access import Access, Identity, UserAccess
+from turbopump.auth.account_access import AccountAccess
+from turbopump.auth.accounts import read_accounts
 from turbopump.auth.book import UserBook
 from turbopump.auth.needs import NEEDS, OF_STORED, OPEN_AT_NAME_SERVER, needs_of, needs_of_stored
 from turbopump.auth.resources import Action, Need, ResourceType, cluster, group, topic
@@ -81,9 +83,9 @@ def _denied(resource: str) -> UserAccess:
     return UserAccess(book.granted("User:u", AclInfo(policies=[AclPolicy(entries=entries)]), by_super=True))
 
 
-def _is_refused(access: UserAccess, command: Command) -> bool:
+def _is_refused(access: Access, command: Command, name: str = "u") -> bool:
     try:
-        access.authorize(Identity("u"), needs_of(command, CLUSTER), SOURCE)
+        access.authorize(Identity(name), needs_of(command, CLUSTER), SOURCE)
     except NoPermission:
         return True
     return False
@@ -115,6 +117,24 @@ def test_a_denied_group_is_denied_by_every_code_that_names_it(name: str, code: i
 def test_a_denied_group_is_denied_by_every_code_that_names_its_retry_topic(name: str, code: int) -> None:
     request = request_of(code, topic=f"%RETRY%{name}", group=f"not-{name}")
     assert _is_refused(_denied(f"Group:{name}"), request)
+
+
+def _account_denied(**lists: list[str]) -> AccountAccess:
+    """Returns the access of an account that may send and consume everything but what its lists deny."""
+    row = {"accessKey": "account", "secretKey": "secret-1", "defaultTopicPerm": "PUB|SUB"}
+    return AccountAccess(read_accounts({"accounts": [row | {"defaultGroupPerm": "PUB|SUB"} | lists]}))
+
+
+@pytest.mark.parametrize("code", NAMING[ResourceType.TOPIC])
+def test_a_topic_that_an_account_denies_is_denied_by_every_code_that_names_it(code: int) -> None:
+    access = _account_denied(topicPerms=["T=DENY"])
+    assert _is_refused(access, request_of(code), "account")
+
+
+@pytest.mark.parametrize("code", NAMING[ResourceType.GROUP])
+def test_a_group_that_an_account_denies_is_denied_by_every_code_that_names_it(code: int) -> None:
+    access = _account_denied(groupPerms=["G=DENY"])
+    assert _is_refused(access, request_of(code), "account")
 
 
 @given(NAMES, st.sampled_from(codes()))

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from turbopump.auth.policies import (
     NO_POLICIES,
-    Decision,
-    Entry,
     Policies,
+    PolicyDecision,
+    PolicyEntry,
     PolicyType,
     decide,
     explained,
@@ -18,16 +18,22 @@ from turbopump.auth.policies import (
 from turbopump.auth.resources import Action, Need, Resource, ResourcePattern, ResourceType, topic
 from turbopump.protocol.errors import NoPermission
 
-ALLOW, DENY = Decision.ALLOW, Decision.DENY
+ALLOW, DENY = PolicyDecision.ALLOW, PolicyDecision.DENY
 ACTIONS = (Action.ALL, Action.PUB, Action.SUB, Action.GET)
 PUB_T1 = topic("T1", Action.PUB)
 
 
-def entry(resource: str, decision: Decision, *actions: Action, sources: tuple[str, ...] = ()) -> Entry:
-    return Entry(ResourcePattern.parse(resource), actions or (Action.ALL,), decision, networks_of(sources))
+def entry(
+    resource: str, decision: PolicyDecision, *actions: Action, sources: tuple[str, ...] = ()
+) -> PolicyEntry:
+    return PolicyEntry(
+        ResourcePattern.parse(resource), actions or (Action.ALL,), decision, networks_of(sources)
+    )
 
 
-def allows(need: Need, *custom: Entry, default: tuple[Entry, ...] = (), source: str = "10.0.0.1") -> bool:
+def allows(
+    need: Need, *custom: PolicyEntry, default: tuple[PolicyEntry, ...] = (), source: str = "10.0.0.1"
+) -> bool:
     return decide(Policies(custom, default), need, source).is_allowed
 
 
@@ -122,7 +128,7 @@ RESOURCES = st.sampled_from(
 ENTRIES = st.builds(
     lambda resource, decision, actions, sources: entry(resource, decision, *actions, sources=sources),
     RESOURCES,
-    st.sampled_from(Decision),
+    st.sampled_from(PolicyDecision),
     st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=3, unique=True),
     st.sampled_from([(), ("10.0.0.0/8",), ("127.0.0.1",), ("10.0.0.0/8", "127.0.0.0/8")]),
 )
@@ -136,7 +142,7 @@ NEEDS = st.builds(
 
 @given(st.lists(ENTRIES, max_size=8), st.lists(ENTRIES, max_size=4), NEEDS, st.randoms(use_true_random=False))
 def test_the_order_of_entries_does_not_matter(
-    custom: list[Entry], default: list[Entry], need: Need, chance: random.Random
+    custom: list[PolicyEntry], default: list[PolicyEntry], need: Need, chance: random.Random
 ) -> None:
     expected = decide(Policies(tuple(custom), tuple(default)), need, "10.0.0.1")
     chance.shuffle(custom)
@@ -147,7 +153,7 @@ def test_the_order_of_entries_does_not_matter(
 
 @given(st.lists(ENTRIES, max_size=8), NEEDS)
 def test_a_denial_that_names_the_resource_itself_cannot_be_overruled(
-    entries: list[Entry], need: Need
+    entries: list[PolicyEntry], need: Need
 ) -> None:
     if need.resource.type is ResourceType.TOPIC and need.resource.name:
         denial = entry(f"Topic:{need.resource.name}", DENY)
@@ -155,7 +161,7 @@ def test_a_denial_that_names_the_resource_itself_cannot_be_overruled(
 
 
 @given(st.lists(ENTRIES, max_size=8), NEEDS)
-def test_only_an_entry_that_matches_can_allow(entries: list[Entry], need: Need) -> None:
+def test_only_an_entry_that_matches_can_allow(entries: list[PolicyEntry], need: Need) -> None:
     if allows(need, *entries):
         matching = [one for one in entries if one.decision is ALLOW and one.resource.matches(need.resource)]
         assert any(Action.ALL in one.actions or set(one.actions) & set(need.any_of) for one in matching)
