@@ -163,7 +163,7 @@ def test_mqadmin_administers_users_and_accounts(guarded: peers.Cluster) -> None:
 def mqadmin(cluster: peers.Cluster, *words: str) -> str:
     """Runs our mqadmin as the administrator, with the file of Apache's tools; returns what it prints."""
     home = cluster.place.home
-    (home / "conf" / "tools.yml").write_text("accessKey: super1\nsecretKey: super-secret\n")
+    (home / "conf" / "tools.yml").write_text("accessKey: operator1\nsecretKey: super-secret\n")
     command = [sys.executable, "-m", "turbopump", "admin", *words, "-n", cluster.namesrv]
     environment = {**os.environ, "ROCKETMQ_HOME": str(home)}
     done = subprocess.run(
