@@ -11,12 +11,12 @@ from . import peers
 
 V4, V5 = "4.9.7", "5.5.0"
 TOPIC, OTHER, READERS, PULLERS = "SignedOrders", "SignedOther", "signed-readers", "signed-pullers"
-SUPER: ClientOptions = {"access_key": "super1", "secret_key": "super-secret"}
+SUPER: ClientOptions = {"access_key": "operator1", "secret_key": "super-secret"}
 USER: ClientOptions = {"access_key": "writer1", "secret_key": "writer-secret"}
 
 PLAIN_ACL = """\
 accounts:
-- accessKey: super1
+- accessKey: operator1
   secretKey: super-secret
   admin: true
 - accessKey: writer1
@@ -38,7 +38,7 @@ CONF = {
         "authorizationEnabled": "true",
         "authenticationMetadataProvider": f"{AUTHENTICATION}.LocalAuthenticationMetadataProvider",
         "authorizationMetadataProvider": f"{AUTHORIZATION}.LocalAuthorizationMetadataProvider",
-        "initAuthenticationUser": '{"username":"super1","password":"super-secret"}',
+        "initAuthenticationUser": '{"username":"operator1","password":"super-secret"}',
         "innerClientAuthenticationCredentials": '{"accessKey":"inner1","secretKey":"inner-secret"}',
     },
 }

@@ -133,37 +133,37 @@ def test_a_plain_user_is_refused_what_administrators_do(guarded: peers.Cluster) 
 def test_mqadmin_administers_users_and_accounts(guarded: peers.Cluster) -> None:
     at = ("-b", guarded.broker_addr)
     if guarded.kind == V5:
-        told = mqadmin(guarded, "createUser", *at, "-u", "clerk1", "-p", "clerk-secret")
+        told = mqadmin(guarded, "createUser", *at, "-u", "clerk01", "-p", "clerk-secret")
         assert told == f"create user to {guarded.broker_addr} success.\n"
         told = mqadmin(
-            guarded, "createAcl", *at, "-s", "User:clerk1", "-r", "Topic:a*", "-a", "Pub", "-d", "Deny"
+            guarded, "createAcl", *at, "-s", "User:clerk01", "-r", "Topic:a*", "-a", "Pub", "-d", "Deny"
         )
         assert told == f"create acl to {guarded.broker_addr} success.\n"
-        assert mqadmin(guarded, "listAcl", *at, "-s", "clerk1").split()[6:] == [
-            *("User:clerk1", "Custom", "Topic:a*", "[Pub]", "null", "Deny")
+        assert mqadmin(guarded, "listAcl", *at, "-s", "clerk01").split()[6:] == [
+            *("User:clerk01", "Custom", "Topic:a*", "[Pub]", "null", "Deny")
         ]
-        mqadmin(guarded, "updateUser", *at, "-u", "clerk1", "-s", "disable")
-        row = mqadmin(guarded, "getUser", *at, "-u", "clerk1").split()[4:]
-        assert row == ["clerk1", "clerk-secret", "Normal", "disable"]
-        mqadmin(guarded, "deleteUser", *at, "-u", "clerk1")
-        assert mqadmin(guarded, "getUser", *at, "-u", "clerk1") == ""
+        mqadmin(guarded, "updateUser", *at, "-u", "clerk01", "-s", "disable")
+        row = mqadmin(guarded, "getUser", *at, "-u", "clerk01").split()[4:]
+        assert row == ["clerk01", "clerk-secret", "Normal", "disable"]
+        mqadmin(guarded, "deleteUser", *at, "-u", "clerk01")
+        assert mqadmin(guarded, "getUser", *at, "-u", "clerk01") == ""
         return
     with Admin(guarded.namesrv, **SUPER) as admin:
-        account = PlainAccessConfig(accessKey="clerk1", secretKey="clerk-secret", topicPerms=["a=PUB"])
+        account = PlainAccessConfig(accessKey="clerk01", secretKey="clerk-secret", topicPerms=["a=PUB"])
         admin.accounts.update(guarded.broker_addr, account)
         found = {one.accessKey: one for one in admin.accounts.config(guarded.broker_addr).plainAccessConfigs}
-        assert found["clerk1"].topicPerms == ["a=PUB"]
+        assert found["clerk01"].topicPerms == ["a=PUB"]
     told = mqadmin(guarded, "clusterAclConfigVersion", *at)
     assert f"{guarded.place.home}/conf/plain_acl.yml" in told
-    assert "clerk1" in mqadmin(guarded, "getAclConfig", *at)
-    mqadmin(guarded, "deleteAclConfig", *at, "-a", "clerk1")
-    assert "clerk1" not in mqadmin(guarded, "getAclConfig", *at)
+    assert "clerk01" in mqadmin(guarded, "getAclConfig", *at)
+    mqadmin(guarded, "deleteAclConfig", *at, "-a", "clerk01")
+    assert "clerk01" not in mqadmin(guarded, "getAclConfig", *at)
 
 
 def mqadmin(cluster: peers.Cluster, *words: str) -> str:
     """Runs our mqadmin as the administrator, with the file of Apache's tools; returns what it prints."""
     home = cluster.place.home
-    (home / "conf" / "tools.yml").write_text("accessKey: super1\nsecretKey: super-secret\n")
+    (home / "conf" / "tools.yml").write_text("accessKey: operator1\nsecretKey: super-secret\n")
     command = [sys.executable, "-m", "turbopump", "admin", *words, "-n", cluster.namesrv]
     environment = {**os.environ, "ROCKETMQ_HOME": str(home)}
     done = subprocess.run(

@@ -12,7 +12,7 @@ from tests.unit.admin.kit import MemoryCluster, Printed, cluster
 from turbopump.admin.commands import BY_NAME
 from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.protocol.codes import RequestCode as Code
-from turbopump.protocol.errors import NoPermission
+from turbopump.protocol.errors import NoPermission, Refused
 from turbopump.remoting.router import Answer, Request
 
 OTHER_PORT, PORT = 10991, 10999
@@ -282,6 +282,16 @@ async def test_accounts_of_4_9_are_changed_as_by_apaches_tool() -> None:
     printed, played = await run("updateGlobalWhiteAddr", *at, "-g", "127.0.0.9", answers=answers)
     assert printed.out == f"update global white remote addresses to {BROKER} success.\n"
     assert played.asked == [(BROKER, 53, {"globalWhiteAddrs": "127.0.0.9"}, b"")]
+
+
+@virtual
+async def test_a_refused_account_is_told_without_the_secret_that_brokers_repeat() -> None:
+    remark = "The accessKey=joe and secretKey=Geheim-1 cannot be null and length should longer than 6"
+    answers = {50: Refused(209, remark)}
+    words = ("updateAclConfig", "-b", BROKER, "-a", "joe", "-s", "Geheim-1")
+    printed, _ = await run(*words, answers=answers)
+    assert printed.status == 1
+    assert printed.err == f"refused by {BROKER}: 209: {remark.replace('Geheim-1', '(hidden)')}"
 
 
 @virtual

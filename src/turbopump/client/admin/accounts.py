@@ -7,14 +7,26 @@ from turbopump.client.admin.calls import AdminCalls
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.display import NotebookTable
+from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.access import (
     DeleteAclConfigRequest,
     GetAclVersionResponse,
     UpdateAclConfigRequest,
     UpdateGlobalWhiteAddrsRequest,
 )
+from turbopump.protocol.headers.base import Header
 
 COMMA = ","
+HIDDEN = "(hidden)"
+REFUSALS = range(209, 212)
+"""Codes of refused changes; later versions use these numbers for something else."""
+
+
+class AccountRefused(Refused):
+    """A broker refused a change of accounts of access control 4.x."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.remark}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,17 +66,17 @@ class Accounts:
             groupPerms=_joined(account.groupPerms),
             admin=account.admin,
         )
-        await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
+        await self._change(address, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, account.secretKey)
 
     async def delete(self, address: str, access_key: str) -> None:
         """Deletes an account. Raises Refused if there is none."""
         header = DeleteAclConfigRequest(access_key)
-        await self.asking.ask(address, RequestCode.DELETE_ACL_CONFIG, header)
+        await self._change(address, RequestCode.DELETE_ACL_CONFIG, header)
 
     async def allow_addresses(self, address: str, patterns: Sequence[str], path: str | None = None) -> None:
         """Replaces the addresses that need no key, in the default file or in the one at `path`."""
         header = UpdateGlobalWhiteAddrsRequest(COMMA.join(patterns), path)
-        await self.asking.ask(address, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+        await self._change(address, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
 
     async def files(self, address: str) -> AclFiles:
         """Returns which files with accounts a broker has loaded, and their versions."""
@@ -81,6 +93,19 @@ class Accounts:
         """Returns all accounts and white addresses. Brokers up to 4.9.7 and 5.1 answer, with the secrets."""
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
         return bodies.AclConfig.decode(answer.body)
+
+    async def _change(
+        self, address: str, code: RequestCode, header: Header, secret: str | None = None
+    ) -> None:
+        """Makes a change. Raises AccountRefused, without the secret, which Apache's brokers repeat."""
+        try:
+            await self.asking.ask(address, code, header)
+        except Refused as refused:
+            if refused.code not in REFUSALS:
+                raise
+            told = AccountRefused(refused.code, refused.remark.replace(secret or HIDDEN, HIDDEN))
+            told.add_note(f"refused by {address}")
+            raise told from None
 
 
 def _joined(items: Sequence[str] | None) -> str | None:
