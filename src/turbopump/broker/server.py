@@ -52,6 +52,7 @@ from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.copies import Copies
 from turbopump.replication.dledger.server import NodeEnvironment
 from turbopump.replication.progress import FILE as REPLICA_FILE
@@ -115,6 +116,7 @@ class Broker:
         self.metrics_port = 0
         self.address = ""
         self._network = network
+        self._networks = ServerNetworks(network, network, network, None)
         self._clock = clock
         self._disk = disk
         self._workers = workers
@@ -138,6 +140,10 @@ class Broker:
         assert self._replication is not None, "the broker was not started"
         return self._replication
 
+    def to_itself(self) -> Network | None:
+        """Returns a network on which this process reaches its own ports; None: it has no certificate."""
+        return self._networks.to_itself(self._network)
+
     @property
     def trouble(self) -> str | None:
         """Why this broker does not do its work at the moment; None when it does.
@@ -150,6 +156,7 @@ class Broker:
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            self._networks = self._secure(stack)
             ground = await self._open(stack)
             if ground.member is None:
                 registration = await self._serve(stack, ground)
@@ -162,6 +169,15 @@ class Broker:
     async def stop(self) -> None:
         self._store = None
         await self._stack.aclose()
+
+    def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
+        """Returns the networks with TLS where it is configured, and keeps their certificates current."""
+        networks = networks_of(self.config.tls, self._network, self._disk)
+        self.warnings += networks.warnings
+        tasks = Tasks(log)
+        stack.push_async_callback(tasks.close)
+        tasks.start(networks.watch(self._clock), name="reload TLS certificates")
+        return networks
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
         """Opens the store and binds the ports; serves no request yet."""
@@ -176,7 +192,7 @@ class Broker:
             store.replica.open()
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-        client = Client(self._network, clock)
+        client = Client(self._networks.requests, clock)
         stack.push_async_callback(client.close)
         self.member = self._member(store)
         return _Ground(store, servers, client, self.member)
@@ -185,7 +201,7 @@ class Broker:
         """Returns this broker's member of its DLedger group; None: it is in none."""
         if store.entries is None or store.committed is None:
             return None
-        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers)
+        environment = NodeEnvironment(self._clock, self._networks.copies, self._chance, self._workers)
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
 
     # a member of a DLedger group
@@ -323,7 +339,8 @@ class Broker:
             disk=self._disk,
             workers=self._workers,
             chance=self._chance,
-            network=self._network,
+            network=self._networks.copies,
+            page_network=self._networks.pages,
             apply=lambda changed: self._apply(changed, store, context),
             member=ground.member,
             promote=self.promote,
@@ -350,7 +367,7 @@ class Broker:
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
-        main, fast = (Server(_NotReady(), self._network, self._clock, limits) for _ in range(2))
+        main, fast = (Server(_NotReady(), self._networks.requests, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)
         if self.port + FAST_PORT_STEP > 0:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import logging
 import os
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from turbopump.namesrv.config import SETTINGS, WITHOUT_EFFECT, NamesrvConfig, co
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import parse_properties
+from turbopump.remoting.tls_settings import KEYS as TLS_KEYS
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.runtime.network import SystemNetwork
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all name servers, for /rocketmq/nsaddr: '10.0.0.1:9876;10.0.0.2:9876' (default: this one)",
     )
     server_start.add_argument(parser)
+    server_start.add_tls_argument(parser)
     logs.add_argument(parser)
 
 
@@ -42,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
         config = replace(config, name_servers=options.namesrvAddr)
     if options.http_port >= 0:
         config = replace(config, http_port=options.http_port)
+    if options.tls:
+        config = replace(config, tls=replace(config.tls, config_file=options.tls))
     if options.printConfigItem:
         print("".join(f"{name}={value}\n" for name, value in sorted(properties(config).items())), end="")
         return 0
@@ -70,7 +75,7 @@ def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
     with file.blamed():
         config, unknown = configure(NamesrvConfig.below_home(os.path.expanduser("~")), file.text)
         strangers = [entry for entry in parse_properties(file.text) if entry.key in unknown]
-        known = (*SETTINGS, *WITHOUT_EFFECT)
+        known = (*SETTINGS, *WITHOUT_EFFECT, *(key.name for key in TLS_KEYS))
         return config, [f"{file.path}: {unknown_key(one.key, one.line, known)}" for one in strangers]
 
 
@@ -81,7 +86,10 @@ async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig,
     async with server_start.unknown_hosts_named(config.bind_address):
         port = await server.start()
     stack.push_async_callback(server.stop)
-    await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
+    for warning in server.warnings:
+        logging.getLogger("turbopump.namesrv").warning(warning)
+    own = server.to_itself()
+    await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO, own)
     return port
 
 

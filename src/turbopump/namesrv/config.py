@@ -6,11 +6,13 @@ accepted and have no effect.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from turbopump.protocol.addresses import MAX_PORT
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
+from turbopump.remoting import tls_settings
+from turbopump.remoting.tls_settings import TlsSettings
 
 PROTECTED = ("configBlackList", "configStorePath", "kvConfigPath")
 """Keys that request 318 must not change."""
@@ -71,6 +73,8 @@ class NamesrvConfig:
     name_servers: str = ""
     """Answer of /rocketmq/nsaddr: `host:port;host:port`; empty: the address of this server."""
 
+    tls: TlsSettings = field(default_factory=TlsSettings)
+
     @classmethod
     def below_home(cls, home: str) -> "NamesrvConfig":
         """Returns the default configuration, with Apache's file paths below a user's `home`."""
@@ -83,24 +87,31 @@ class NamesrvConfig:
 def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, list[str]]:
     """Returns `config` changed by properties text, and the list of unknown keys; raises ConfigError."""
     changes: dict[str, Any] = {}
+    tls = config.tls
     unknown = []
     for entry in parse_properties(text):
         setting = SETTINGS.get(entry.key)
         if setting is not None:
             changes[setting[0]] = setting[1](entry)
+        elif entry.key in tls_settings.BY_NAME:
+            tls = tls_settings.changed(tls, entry.key, entry.value, entry.line)
         elif entry.key not in WITHOUT_EFFECT:
             unknown.append(entry.key)
-    return replace(config, **changes), unknown
+    if not tls.config_file:  # else it may have what is missing
+        tls_settings.check(tls)
+    return replace(config, **changes, tls=tls), unknown
 
 
 def properties(config: NamesrvConfig) -> dict[str, str]:
-    """Returns all settings as texts, by Apache's property names."""
-    return {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
+    """Returns all settings but passwords as texts, by Apache's property names."""
+    shown = {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
+    return shown | tls_settings.shown(config.tls)
 
 
 def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
     """Returns the keys in properties text that request 318 (update configuration) must not change."""
     black_list = {*PROTECTED, *(key.strip() for key in config.config_black_list.split(";"))}
+    black_list |= tls_settings.BY_NAME.keys()
     return [entry.key for entry in parse_properties(text) if entry.key in black_list]
 
 
@@ -188,4 +199,4 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
-assert {field for field, _ in SETTINGS.values()} == {field.name for field in fields(NamesrvConfig)}
+assert {name for name, _ in SETTINGS.values()} | {"tls"} == {one.name for one in fields(NamesrvConfig)}

@@ -4,7 +4,7 @@ Several name servers may run in one process, beside brokers: there is no global 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
@@ -20,6 +20,7 @@ from turbopump.remoting.http import TEXT, HttpServer, name_server_pages
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.remoting.tls import networks_of
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.network import Network, descriptor_limit
@@ -42,7 +43,10 @@ class NameServer:
         servers: int = 1,
         host: str = "",
     ) -> None:
-        """`servers`: how many share this process's descriptors; `host`: its address for others, if known."""
+        """`servers`: how many share this process's descriptors; `host`: its address for others, if known.
+
+        Raises ConfigError for TLS settings or files that cannot be used.
+        """
         self._clock = clock
         self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValueTable(disk, config.kv_config_path)
@@ -51,10 +55,13 @@ class NameServer:
         )
         self._router = Router(self._requests.routes())
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
-        self._server = Server(self._router, network, clock, limits)
-        self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
+        self._network = network
+        self._networks = networks_of(config.tls, network, disk)
+        self._server = Server(self._router, self._networks.requests, clock, limits)
+        pages = {**name_server_pages(self._addresses), "/health": self._health}
+        self._http = HttpServer(pages, self._networks.pages)
         self._host = host
-        self._client = Client(network, clock)
+        self._client = Client(self._networks.requests, clock)
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False
@@ -64,6 +71,15 @@ class NameServer:
     def on_routes_changed(self, callback: Callable[[], None] | None) -> None:
         """Sets the function that is called whenever the queues of a topic change."""
         self._routes.on_change = callback
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the operator should know about the configuration, for the log."""
+        return self._networks.warnings
+
+    def to_itself(self) -> Network | None:
+        """Returns a network on which this process reaches its own port; None: it has no certificate."""
+        return self._networks.to_itself(self._network)
 
     async def start(self) -> int:
         """Loads the key-value table and listens; returns the port. Raises OSError if an address is taken."""
@@ -77,6 +93,7 @@ class NameServer:
             await self._server.stop(0)
             raise
         self._tasks.start(self._expire(), name="expire brokers")
+        self._tasks.start(self._networks.watch(self._clock), name="reload TLS certificates")
         log.info("Name server listens on %s:%d", config.bind_address, self.port)
         return self.port
 

@@ -49,6 +49,13 @@ class ServerNetworks:
     def warnings(self) -> Sequence[str]:
         return self.contexts.warnings if self.contexts is not None else ()
 
+    def to_itself(self, below: Network) -> Network | None:
+        """Returns a network on which this process reaches its own ports; None: it has no certificate."""
+        if self.contexts is None or self.contexts.settings.mode != "enforcing":
+            return below
+        context = self.contexts.to_itself()
+        return None if context is None else DiallingNetwork(below, context)
+
     async def watch(self, clock: Clock) -> None:
         """Uses new certificates when their files change; ends at once without TLS."""
         if self.contexts is not None:
@@ -115,6 +122,19 @@ class TlsNetwork:
         except ValueError:
             return False
         return any(address in network for network in self._plain_peers)
+
+
+class DiallingNetwork:
+    """A network that dials with one TLS context, and listens without."""
+
+    def __init__(self, network: Network, context: ssl.SSLContext) -> None:
+        self._network = network
+        self._context = context
+        self.listen = network.listen
+        self.resolve = network.resolve
+
+    async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
+        return await _connect_tls(self._context, self._network, factory, host, port)
 
 
 async def _connect_tls(

@@ -71,6 +71,16 @@ class TlsContexts:
         for side in self._sides:
             side.look()
 
+    def to_itself(self) -> ssl.SSLContext | None:
+        """Returns a context to dial the server's own ports, which need not be verified.
+
+        None: they ask for a client certificate, and this server has none.
+        """
+        settings = self.settings
+        if settings.need_client_auth == "require" and not settings.client_cert_path:
+            return None
+        return self._make_client(self._client_files(), verifies=False)
+
     def _completed(self, settings: TlsSettings) -> TlsSettings:
         """Returns the settings with those of `tlsConfigFile`."""
         if not settings.config_file:
@@ -149,16 +159,17 @@ class TlsContexts:
         context.verify_mode = VERIFY[settings.need_client_auth]
         return context
 
-    def _make_client(self, files: PemFiles) -> ssl.SSLContext:
+    def _make_client(self, files: PemFiles, verifies: bool = True) -> ssl.SSLContext:
         settings = self.settings
+        verifies = verifies and settings.client_auth_server
         context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
         # Brokers are dialled by the addresses under which they register, which no certificate has to name:
         # authorities of one's own vouch for any host, public ones do not.
-        context.check_hostname = settings.client_auth_server and not settings.client_trust_path
-        context.verify_mode = ssl.CERT_REQUIRED if settings.client_auth_server else ssl.CERT_NONE
+        context.check_hostname = verifies and not settings.client_trust_path
+        context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
         if files.trust:
             _load_trust(context, files.trust, "tlsClientTrustCertPath", settings.client_trust_path)
-        elif settings.client_auth_server:
+        elif verifies:
             context.load_default_certs()
         if files.cert:
             names = ("tlsClientCertPath", settings.client_cert_path, settings.client_key_path)

@@ -120,6 +120,10 @@ def _choice(*words: str) -> tuple[str, Callable[[str], str]]:
     return " or ".join(words), read
 
 
+def _mode(text: str) -> str:
+    return _choice(*MODES)[1](text) if text else ""
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
@@ -171,7 +175,13 @@ _FILE: Any = ("the path of a PEM file, or nothing", str)
 _SECRET: Any = ("text", str, _hidden)
 
 KEYS: tuple[TlsKey, ...] = (
-    TlsKey("tlsServerMode", "tls.server.mode", "server_mode", *_choice(*MODES)),
+    TlsKey(
+        "tlsServerMode",
+        "tls.server.mode",
+        "server_mode",
+        "disabled or permissive or enforcing, or nothing",
+        _mode,
+    ),
     TlsKey("tlsEnable", "tls.enable", "enabled", *_TRUTH),
     TlsKey("tlsConfigFile", "tls.config.file", "config_file", *_TEXT),
     TlsKey("tlsTestModeEnable", "tls.test.mode.enable", "test_mode", *_TRUTH),
@@ -220,8 +230,8 @@ KEYS: tuple[TlsKey, ...] = (
 
 BY_NAME = {name: key for key in KEYS for name in (key.name, key.apache) if name}
 
-APACHE_NAMES = {key.apache: key.name for key in KEYS if key.apache} | {"useTLS": "tlsEnable"}
-"""Apache's name of each key, and that of its client settings in broker.conf."""
+APACHE_NAMES = {key.apache: key.name for key in KEYS if key.apache}
+"""Apache's name of each key, a system property there."""
 
 
 def changed(settings: TlsSettings, name: str, text: str, line: int = 0) -> TlsSettings:
@@ -233,6 +243,11 @@ def changed(settings: TlsSettings, name: str, text: str, line: int = 0) -> TlsSe
         got = "" if key.show is _hidden else f", got {text.strip()!r}"
         raise ConfigError(f"must be {key.accepts}{got}", name, line) from None
     return replace(settings, **{key.field: value})
+
+
+def shown(settings: TlsSettings) -> dict[str, str]:
+    """Returns our keys with the texts of their values, without passwords."""
+    return {key.name: key.show(getattr(settings, key.field)) for key in KEYS if key.show is not _hidden}
 
 
 def with_file(settings: TlsSettings, text: bytes) -> TlsSettings:

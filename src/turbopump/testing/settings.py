@@ -23,7 +23,7 @@ def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
 def _checked(key: str, value: object) -> str:
     if key in DECIDED:
         raise ValueError(f"{key} is set by the cluster; leave it out")
-    if settings.ALIASES.get(key, key) not in settings.SETTINGS:
+    if settings.canonical(key) not in settings.SETTINGS:
         raise ValueError(_unknown(key))
     if isinstance(value, bool):
         return str(value).lower()

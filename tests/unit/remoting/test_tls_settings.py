@@ -11,7 +11,7 @@ from turbopump.remoting.tls_settings import APACHE_NAMES, KEYS, TlsSettings, cha
     ("key", "bad", "good"),
     [
         ("tlsServerMode", "enforced", "Enforcing"),
-        ("tls.server.mode", "", "disabled"),
+        ("tls.server.mode", "off", "disabled"),
         ("tlsEnable", "yes", "true"),
         ("tlsServerNeedClientAuth", "required", "require"),
         ("tlsProtocols", "TLSv1.1", "TLSv1.2,TLSv1.3"),
@@ -38,7 +38,7 @@ def test_each_key_of_apache_sets_the_field_of_ours() -> None:
             assert changed(TlsSettings(), key.name, text) == changed(
                 TlsSettings(), key.apache or key.name, text
             )
-    assert APACHE_NAMES["useTLS"] == "tlsEnable"
+            assert APACHE_NAMES.get(key.apache, key.name) == key.name
 
 
 def test_passwords_are_never_shown() -> None:
