@@ -31,7 +31,6 @@ from turbopump.remoting.client import Client
 from turbopump.replication.progress import FILE, CopyState
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import AlreadyLocked, SystemDisk
-from turbopump.runtime.network import SystemNetwork
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.stopped_log import StoppedLog
 
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(promote: Promote, options: argparse.Namespace) -> int:
-    client = Client(SystemNetwork(), SystemClock())
+    client = Client(connect.network(), SystemClock())
     try:
         return await promote(options, client)
     finally:
