@@ -81,7 +81,8 @@ has none of these. One line at the start names them.
 NAME_SERVER = """
 ## Name server
 
-`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. Two are ours:
+`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. The keys of
+[TLS](tls.md), `tls…` above, are the same. Two more are ours:
 
 | key | default | what it does |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Apache's Java clients over TLS, with certificates of their own, toward servers of ours that take nothing else.
+"""Apache's Java clients over TLS, with a certificate of their own, toward servers of ours that demand it.
 
 The certificates and settings files are those of `turbopump tls init`.
 """
