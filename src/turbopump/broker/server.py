@@ -173,11 +173,22 @@ class Broker:
     def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
         """Returns the networks with TLS where it is configured, and keeps their certificates current."""
         networks = networks_of(self.config.tls, self._network, self._disk)
-        self.warnings += networks.warnings
+        for warning in (*networks.warnings, *self._clear_text(networks)):
+            log.warning(warning)
         tasks = Tasks(log)
         stack.push_async_callback(tasks.close)
         tasks.start(networks.watch(self._clock), name="reload TLS certificates")
         return networks
+
+    def _clear_text(self, networks: ServerNetworks) -> list[str]:
+        """Returns a warning if others can only be reached encrypted, as it seems, and are dialled without."""
+        tls = networks.settings
+        if tls is None or tls.mode != "enforcing" or tls.enabled:
+            return []
+        return [
+            "tlsServerMode=enforcing, but tlsEnable=false: name servers, the master and members of a group "
+            "are dialled in clear text"
+        ]
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
         """Opens the store and binds the ports; serves no request yet."""

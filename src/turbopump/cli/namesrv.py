@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import logging
 import os
 from dataclasses import replace
 
@@ -86,8 +85,6 @@ async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig,
     async with server_start.unknown_hosts_named(config.bind_address):
         port = await server.start()
     stack.push_async_callback(server.stop)
-    for warning in server.warnings:
-        logging.getLogger("turbopump.namesrv").warning(warning)
     own = server.to_itself()
     await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO, own)
     return port

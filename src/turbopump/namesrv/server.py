@@ -4,7 +4,7 @@ Several name servers may run in one process, beside brokers: there is no global 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
@@ -57,6 +57,8 @@ class NameServer:
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
         self._network = network
         self._networks = networks_of(config.tls, network, disk)
+        for warning in self._networks.warnings:
+            log.warning(warning)
         self._server = Server(self._router, self._networks.requests, clock, limits)
         pages = {**name_server_pages(self._addresses), "/health": self._health}
         self._http = HttpServer(pages, self._networks.pages)
@@ -71,11 +73,6 @@ class NameServer:
     def on_routes_changed(self, callback: Callable[[], None] | None) -> None:
         """Sets the function that is called whenever the queues of a topic change."""
         self._routes.on_change = callback
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What the operator should know about the configuration, for the log."""
-        return self._networks.warnings
 
     def to_itself(self) -> Network | None:
         """Returns a network on which this process reaches its own port; None: it has no certificate."""

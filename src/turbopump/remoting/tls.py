@@ -46,6 +46,11 @@ class ServerNetworks:
     """None: TLS is not used, and all three are the network below."""
 
     @property
+    def settings(self) -> TlsSettings | None:
+        """The settings with those of `tlsConfigFile`; None without TLS."""
+        return self.contexts.settings if self.contexts is not None else None
+
+    @property
     def warnings(self) -> Sequence[str]:
         return self.contexts.warnings if self.contexts is not None else ()
 

@@ -134,7 +134,10 @@ def test_the_file_of_apache_overrides_the_keys() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"tls.server.mode=enforced", "must be disabled or permissive or enforcing, or nothing, got 'enforced'"),
+        (
+            b"tls.server.mode=enforced",
+            "must be disabled or permissive or enforcing, or nothing, got 'enforced'",
+        ),
         (b"\ntls.server.certpath=/x", "line 2"),
         (b"tls.config.file=/x", "is no key of TLS"),
     ],
