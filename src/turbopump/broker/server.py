@@ -177,7 +177,7 @@ class Broker:
             log.warning(warning)
         tasks = Tasks(log)
         stack.push_async_callback(tasks.close)
-        tasks.start(networks.watch(self._clock), name="reload TLS certificates")
+        tasks.start(networks.watch(self._clock, self._workers), name="reload TLS certificates")
         return networks
 
     def _clear_text(self, networks: ServerNetworks) -> list[str]:

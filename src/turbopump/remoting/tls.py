@@ -23,7 +23,7 @@ from turbopump.remoting.tls_contexts import TlsContexts
 from turbopump.remoting.tls_layer import TlsLayer
 from turbopump.remoting.tls_settings import Mode, TlsSettings
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import Disk
+from turbopump.runtime.disk import Disk, Workers
 from turbopump.runtime.network import Listener, Network, ProtocolFactory
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 
@@ -61,10 +61,10 @@ class ServerNetworks:
         context = self.contexts.to_itself()
         return None if context is None else DiallingNetwork(below, context)
 
-    async def watch(self, clock: Clock) -> None:
+    async def watch(self, clock: Clock, workers: Workers | None = None) -> None:
         """Uses new certificates when their files change; ends at once without TLS."""
         if self.contexts is not None:
-            await self.contexts.watch(clock)
+            await self.contexts.watch(clock, workers)
 
 
 def networks_of(settings: TlsSettings, network: Network, disk: Disk) -> ServerNetworks:

@@ -19,7 +19,7 @@ from turbopump.remoting.certificates import self_signed
 from turbopump.remoting.tls_ciphers import is_of_tls_13, openssl_name
 from turbopump.remoting.tls_settings import TlsSettings, check, with_file
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import Disk
+from turbopump.runtime.disk import Disk, Workers
 
 log = logging.getLogger(__name__)
 
@@ -60,26 +60,33 @@ class TlsContexts:
             except UnusablePem as error:
                 raise ConfigError(str(error), error.key) from None
 
-    async def watch(self, clock: Clock) -> None:
-        """Looks at the files again and again; makes a new context when they changed and fit together."""
+    async def watch(self, clock: Clock, workers: Workers | None = None) -> None:
+        """Looks at the files again and again; makes a new context when they changed and fit together.
+
+        They are read in `workers`, so that a disk that hangs stops nobody; without, in the event loop.
+        """
         while True:
             await clock.sleep(self.settings.reload_ms / 1000)
-            self.look()
+            for side in self._sides:
+                side.take(side.found() if workers is None else await workers.run(side.found))
 
     def look(self) -> None:
         """Makes a new context of each side whose files have changed; keeps the old one if that fails."""
         for side in self._sides:
-            side.look()
+            side.take(side.found())
 
     def to_itself(self) -> ssl.SSLContext | None:
         """Returns a context to dial the server's own ports, which need not be verified.
 
-        None: they ask for a client certificate, and this server has none.
+        None: they ask for a client certificate, and this server has none. Raises ConfigError.
         """
         settings = self.settings
         if settings.need_client_auth == "require" and not settings.client_cert_path:
             return None
-        return self._make_client(self._client_files(), verifies=False)
+        try:
+            return self._make_client(self._client_files(), verifies=False)
+        except UnusablePem as error:
+            raise ConfigError(str(error), error.key) from None
 
     def _completed(self, settings: TlsSettings) -> TlsSettings:
         """Returns the settings with those of `tlsConfigFile`."""
@@ -203,21 +210,29 @@ class _Side:
         self._trouble = ""
 
     def use(self, files: PemFiles) -> None:
-        self._seen = files
+        """Makes the first context; raises UnusablePem."""
         self._put(self._make(files))
+        self._seen = files
 
-    def look(self) -> None:
+    def found(self) -> "PemFiles | UnusablePem":
+        """Returns what is in the files now, or why they cannot be read."""
         try:
-            files = self.read()
-            if files == self._seen:
-                self._trouble = ""
-                return
-            self.use(files)
+            return self.read()
+        except UnusablePem as error:
+            return error
+
+    def take(self, found: "PemFiles | UnusablePem") -> None:
+        """Makes a new context if the files have changed; keeps the old one, with a warning, if it cannot."""
+        try:
+            if isinstance(found, UnusablePem):
+                raise found
+            if found != self._seen:
+                self._put(self._make(found))
+                self._seen = found
+                log.info("Reloaded the TLS files of the %s side", self._name)
+            self._trouble = ""
         except UnusablePem as error:
             self._warn(f"{error.key}: {error}")
-        else:
-            self._trouble = ""
-            log.info("Reloaded the TLS files of the %s side", self._name)
 
     def _warn(self, trouble: str) -> None:
         """Logs why the old files stay in use, once for each reason."""

@@ -13,6 +13,7 @@ from tests.integration.remoting.test_sockets import Peer
 from tests.unit.remoting.tls_kit import certificates, client_context
 
 from turbopump.protocol.command import Command
+from turbopump.remoting.client import Client
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.remoting.server import Server
 from turbopump.remoting.tls import networks_of
@@ -194,5 +195,46 @@ def test_many_connections_come_and_go(make_loop: MakeLoop, pem: Path) -> None:
                     peer.writer.close()
             while server.connections:  # noqa: ASYNC110 - in real time
                 await asyncio.sleep(0.01)
+
+    run(make_loop, scene())
+
+
+@LOOPS
+def test_our_servers_dial_each_other_and_leave_whom_they_cannot_verify(
+    make_loop: MakeLoop, pem: Path
+) -> None:
+    async def scene() -> None:
+        (pem / "other-ca").write_bytes(certificates().stranger_root.cert)
+        mutual = settings(pem, need_client_auth="require", trust_path=str(pem / "ca"))
+        own = {"client_cert_path": str(pem / "cert"), "client_key_path": str(pem / "key")}
+        async with serving(mutual) as (_, port):
+            for trust, failure in (("ca", None), ("other-ca", ssl.SSLCertVerificationError)):
+                dialling = TlsSettings(enabled=True, client_trust_path=str(pem / trust), **own)
+                network = networks_of(dialling, SystemNetwork(), SystemDisk()).requests
+                client = Client(network, SystemClock())
+                with pytest.raises(failure) if failure else contextlib.nullcontext():
+                    answer = await client.call(f"127.0.0.1:{port}", Command(1, body=bytes(100_000)))
+                    assert (answer.remark, len(answer.body)) == ("broker", 100_000)
+                await client.close()
+
+    run(make_loop, scene())
+
+
+@LOOPS
+def test_a_server_that_does_not_answer_a_hello_is_given_up(make_loop: MakeLoop, pem: Path) -> None:
+    async def scene() -> None:
+        async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(keep, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        dialling = TlsSettings(enabled=True, client_trust_path=str(pem / "ca"))
+        network = networks_of(dialling, SystemNetwork(), SystemDisk()).requests
+        client = Client(network, SystemClock(), connect_timeout_s=0.2)
+        with pytest.raises(TimeoutError):
+            await client.call(f"127.0.0.1:{port}", Command(1))
+        await client.close()
+        silent.close()
 
     run(make_loop, scene())

@@ -10,6 +10,7 @@ from tests.unit.remoting.tls_kit import TlsFiles, certificates, encrypted
 from turbopump.protocol.conf import ConfigError
 from turbopump.remoting.tls_contexts import TlsContexts
 from turbopump.testing.loop import VirtualClock
+from turbopump.testing.memory import MemoryWorkers
 
 PKCS1 = pem.PrivateFormat.TraditionalOpenSSL
 
@@ -228,3 +229,32 @@ async def test_a_file_that_is_gone_keeps_the_old_certificate() -> None:
     files.write(key=certificates().server.key)
     contexts.look()
     assert contexts.server is before, "the same files again"
+
+
+def test_a_certificate_for_the_own_ports_that_cannot_be_read_stops_the_start() -> None:
+    contexts = TlsFiles.of(client_cert_path="/none").contexts()
+    with pytest.raises(ConfigError, match="tlsClientCertPath: cannot read /none"):
+        contexts.to_itself()
+
+
+def test_a_server_whose_ports_ask_for_a_certificate_needs_one_to_reach_itself() -> None:
+    mutual = {"need_client_auth": "require", "trust_path": "/pem/ca"}
+    assert TlsFiles.of(**mutual).contexts().to_itself() is None
+    own = (
+        TlsFiles.of(**mutual, client_cert_path="/pem/cert", client_key_path="/pem/key").contexts().to_itself()
+    )
+    assert own is not None
+    assert own.verify_mode == ssl.CERT_NONE
+
+
+@virtual
+async def test_files_are_read_where_a_disk_that_hangs_stops_nobody() -> None:
+    files = TlsFiles.of()
+    contexts = files.contexts()
+    before = contexts.server
+    workers = MemoryWorkers()
+    watch = asyncio.ensure_future(contexts.watch(VirtualClock(), workers))
+    files.write(cert=certificates().other.cert, key=certificates().other.key)
+    await asyncio.sleep(2)
+    assert contexts.server is not before
+    watch.cancel()
