@@ -6,16 +6,14 @@ newest that could be made; connections that exist keep theirs. At the start a fi
 OpenSSL itself. Certificates are made elsewhere.
 """
 
-import contextlib
 import logging
-import os
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from turbopump.protocol.conf import ConfigError
 from turbopump.remoting.certificates import self_signed
+from turbopump.remoting.pem import PemFiles, UnusablePem, load_files, load_trust
 from turbopump.remoting.tls_ciphers import is_of_tls_13, openssl_name
 from turbopump.remoting.tls_settings import TlsSettings, check, with_file
 from turbopump.runtime.clock import Clock
@@ -27,15 +25,6 @@ MAX_PEM_BYTES = 4 << 20  # a file of all public authorities has 250 KB
 TEST_DAYS = 365
 VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-
-
-@dataclass(frozen=True, slots=True)
-class PemFiles:
-    """Contents of the files of one side: certificate, key and authorities; empty where there is no file."""
-
-    cert: bytes = b""
-    key: bytes = b""
-    trust: bytes = b""
 
 
 class TlsContexts:
@@ -160,9 +149,9 @@ class TlsContexts:
         settings = self.settings
         context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
         names = ("tlsServerCertPath", settings.cert_path, settings.key_path)
-        _load_files(context, files, settings.key_password, *names)
+        load_files(context, files, settings.key_password, *names)
         if files.trust:
-            _load_trust(context, files.trust, "tlsServerTrustCertPath", settings.trust_path)
+            load_trust(context, files.trust, "tlsServerTrustCertPath", settings.trust_path)
         context.verify_mode = VERIFY[settings.need_client_auth]
         return context
 
@@ -175,21 +164,13 @@ class TlsContexts:
         context.check_hostname = verifies and not settings.client_trust_path
         context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
         if files.trust:
-            _load_trust(context, files.trust, "tlsClientTrustCertPath", settings.client_trust_path)
+            load_trust(context, files.trust, "tlsClientTrustCertPath", settings.client_trust_path)
         elif verifies:
             context.load_default_certs()
         if files.cert:
             names = ("tlsClientCertPath", settings.client_cert_path, settings.client_key_path)
-            _load_files(context, files, settings.client_key_password, *names)
+            load_files(context, files, settings.client_key_password, *names)
         return context
-
-
-class UnusablePem(Exception):
-    """Raised for a file that cannot be read or used; `key` is the setting that names it."""
-
-    def __init__(self, key: str, text: str) -> None:
-        self.key = key
-        super().__init__(text)
 
 
 class _Side:
@@ -258,58 +239,3 @@ def _context(protocol: int, settings: TlsSettings) -> ssl.SSLContext:
         raise UnusablePem("tlsCiphers", f"must have a suite of {', '.join(settings.protocols)}")
     context.minimum_version, context.maximum_version = min(wanted), max(wanted)
     return context
-
-
-def _load_trust(context: ssl.SSLContext, pem: bytes, key: str, path: str) -> None:
-    try:
-        context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
-    except (ssl.SSLError, ValueError) as error:
-        raise UnusablePem(key, f"{path} must have PEM certificates of authorities: {error}") from None
-
-
-def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes, password: str) -> None:
-    """Loads a certificate and its key from PEM; raises an OSError unless they fit together."""
-    with _file_of(cert) as cert_file, _file_of(key or cert) as key_file:
-        # Without a password OpenSSL would ask for one at the terminal.
-        context.load_cert_chain(cert_file, key_file, password=lambda: password)
-
-
-def _load_files(
-    context: ssl.SSLContext, files: PemFiles, password: str, key: str, cert_path: str, key_path: str
-) -> None:
-    """Loads certificate and key of the files; raises UnusablePem unless they fit together."""
-    try:
-        load_pair(context, files.cert, files.key, password)
-    except (OSError, ValueError) as error:
-        why = _reason(error, files.key or files.cert, password)
-        words = f"{cert_path} and its key {key_path or cert_path} cannot be used: {why}"
-        raise UnusablePem(key, words) from None
-
-
-def _reason(error: Exception, key: bytes, password: str) -> str:
-    """Returns what is wrong with a pair; OpenSSL says little about keys that it cannot read."""
-    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return "the key is that of another certificate"
-    if b"ENCRYPTED" in key:
-        return f"the key is encrypted, and its password is {'wrong' if password else 'missing'}"
-    return f"they must be a certificate and a private key in PEM ({error})"
-
-
-@contextlib.contextmanager
-def _file_of(contents: bytes) -> Iterator[str]:
-    """Gives the path of a private file with these bytes: OpenSSL takes certificates from files alone.
-
-    So both come from the same reads that were compared. On Linux the file is in memory only.
-    """
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("pem")
-        path = f"/proc/self/fd/{descriptor}"
-    else:
-        descriptor, path = tempfile.mkstemp()
-    try:
-        os.write(descriptor, contents)
-        yield path
-    finally:
-        os.close(descriptor)
-        if not hasattr(os, "memfd_create"):
-            os.unlink(path)

@@ -8,7 +8,8 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization as pem
 
 from turbopump.remoting.certificates import Authority, KeyPair
-from turbopump.remoting.tls_contexts import TlsContexts, load_pair
+from turbopump.remoting.pem import load_pair
+from turbopump.remoting.tls_contexts import TlsContexts
 from turbopump.remoting.tls_settings import TlsSettings
 from turbopump.runtime.clock import SystemClock
 from turbopump.testing.memory import MemoryDisk
