@@ -1,7 +1,7 @@
 """Certificates, keys and authorities in PEM, loaded from bytes into TLS contexts.
 
-Raises `UnusablePem` with the setting that names the file, and what is wrong with it. No file of a server is read
-here: the bytes that were compared with those before are the ones that are loaded.
+Raises `UnusablePem` with the setting that names the file, and what is wrong with it. No file of a server is
+read here: the bytes that were compared with those before are the ones that are loaded.
 """
 
 import contextlib
