@@ -81,8 +81,8 @@ has none of these. One line at the start names them.
 NAME_SERVER = """
 ## Name server
 
-`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. It reads the
-keys of access control above, too, which are the same for both servers. These are its own:
+`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. The keys of
+[TLS](tls.md) and of [access control](security.md) above are the same. These are its own:
 
 | key | default | what it does |
 |---|---|---|

@@ -55,6 +55,7 @@ from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.copies import Copies
 from turbopump.replication.dledger.server import NodeEnvironment
 from turbopump.replication.progress import FILE as REPLICA_FILE
@@ -121,6 +122,7 @@ class Broker:
         self.metrics_port = 0
         self.address = ""
         self._network = network
+        self._networks = ServerNetworks(network, network, network, None)
         self._clock = clock
         self._disk = disk
         self._workers = workers
@@ -144,6 +146,10 @@ class Broker:
         assert self._replication is not None, "the broker was not started"
         return self._replication
 
+    def to_itself(self) -> Network | None:
+        """Returns a network on which this process reaches its own ports; None: it has no certificate."""
+        return self._networks.to_itself(self._network)
+
     @property
     def trouble(self) -> str | None:
         """Why this broker does not do its work at the moment; None when it does.
@@ -156,6 +162,7 @@ class Broker:
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            self._networks = self._secure(stack)
             ground = await self._open(stack)
             if ground.member is None:
                 registration = await self._serve(stack, ground)
@@ -168,6 +175,26 @@ class Broker:
     async def stop(self) -> None:
         self._store = None
         await self._stack.aclose()
+
+    def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
+        """Returns the networks with TLS where it is configured, and keeps their certificates current."""
+        networks = networks_of(self.config.tls, self._network, self._disk)
+        for warning in (*networks.warnings, *self._clear_text(networks)):
+            log.warning(warning)
+        tasks = Tasks(log)
+        stack.push_async_callback(tasks.close)
+        tasks.start(networks.watch(self._clock, self._workers), name="reload TLS certificates")
+        return networks
+
+    def _clear_text(self, networks: ServerNetworks) -> list[str]:
+        """Returns a warning if others can only be reached encrypted, as it seems, and are dialled without."""
+        tls = networks.settings
+        if tls is None or tls.mode != "enforcing" or tls.enabled:
+            return []
+        return [
+            "tlsServerMode=enforcing, but tlsEnable=false: name servers, the master and members of a group "
+            "are dialled in clear text"
+        ]
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
         """Opens the store and binds the ports; serves no request yet."""
@@ -182,7 +209,7 @@ class Broker:
             store.replica.open()
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-        client = Client(self._network, clock, sign=self._sign())
+        client = Client(self._networks.requests, clock, sign=self._sign())
         stack.push_async_callback(client.close)
         self.member = self._member(store)
         return _Ground(store, servers, client, self.member)
@@ -191,7 +218,9 @@ class Broker:
         """Returns this broker's member of its DLedger group; None: it is in none."""
         if store.entries is None or store.committed is None:
             return None
-        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers, self._sign())
+        environment = NodeEnvironment(
+            self._clock, self._networks.copies, self._chance, self._workers, self._sign()
+        )
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
 
     def _sign(self) -> Sign | None:
@@ -332,7 +361,9 @@ class Broker:
             disk=self._disk,
             workers=self._workers,
             chance=self._chance,
-            network=self._network,
+            network=self._networks.copies,
+            page_network=self._networks.pages,
+            is_encrypted=self._networks.is_enforcing,
             apply=lambda changed: self._apply(changed, store, context),
             member=ground.member,
             promote=self.promote,
@@ -359,7 +390,7 @@ class Broker:
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
-        main, fast = (Server(_NotReady(), self._network, self._clock, limits) for _ in range(2))
+        main, fast = (Server(_NotReady(), self._networks.requests, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)
         if self.port + FAST_PORT_STEP > 0:

@@ -11,6 +11,7 @@ from turbopump.cli.failures import USAGE_ERROR, CommandFailure, refusal_of
 from turbopump.client import discovery
 from turbopump.client.admin import Admin
 from turbopump.client.credentials import signer_of
+from turbopump.client.encryption import network_for
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import RouteCache
@@ -19,7 +20,7 @@ from turbopump.protocol.addresses import split_address, split_list
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.network import SystemNetwork
+from turbopump.runtime.network import Network, SystemNetwork
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
 NO_ANSWER = (ConnectionError, TimeoutError, socket.gaierror)  # includes Unreachable and NoNameServer
@@ -66,7 +67,12 @@ def client() -> Client:
     Raises InvalidArgument.
     """
     signer = signer_of(made(ClientSettings, {}, discovery.defaults()))
-    return Client(SystemNetwork(), SystemClock(), sign=signer)
+    return Client(network(), SystemClock(), sign=signer)
+
+
+def network() -> Network:
+    """Returns the network of a command, with the TLS and proxies of the configuration file of clients."""
+    return network_for(made(ClientSettings, {}, discovery.defaults()), SystemNetwork())
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ from turbopump.cli.exits import USAGE_ERROR as USAGE_ERROR
 from turbopump.client.errors import InvalidArgument, SendFailed, TopicUnknown
 from turbopump.guard.extra import ExtraMissing
 from turbopump.guard.faults import AccessFileFault
+from turbopump.protocol.conf import ConfigError
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.store.errors import UnusableStore
@@ -42,6 +43,8 @@ def explain(error: BaseException) -> CommandFailure | None:
             return explain(refused)
         case Refused():
             return CommandFailure(f"refused: {str(error).splitlines()[0]}")  # without Apache's line of advice
+        case ConfigError():
+            return CommandFailure(str(error), USAGE_ERROR)
         case InvalidArgument():
             return CommandFailure(str(error), USAGE_ERROR)
         case UnicodeEncodeError():

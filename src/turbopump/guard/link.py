@@ -181,7 +181,7 @@ def source_of(connection: Connection) -> Source:
     source = connection.attributes.get(SOURCE)
     if isinstance(source, Source):
         return source
-    made = Source(connection.peer[0], getattr(connection, "certificate", ""))
+    made = Source(connection.peer[0], connection.certificate)
     connection.attributes[SOURCE] = made
     return made
 

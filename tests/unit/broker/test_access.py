@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ from turbopump.auth.signature import Credentials
 from turbopump.compiled import twins
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command
+from turbopump.remoting.accepted import AcceptedConnection
+from turbopump.remoting.tls_settings import TlsSettings
 
 NO_PERMISSION, SYSTEM_BUSY = 16, 2
 PULL = {
@@ -330,3 +332,37 @@ async def test_a_dry_run_refuses_only_requests_about_access_and_notes_what_would
     ]
     assert "a dry run (authDryRun): nothing is refused" in caplog.text
     assert "Dry run: request 310 of 127.0.0.1" in caplog.text
+
+
+@virtual
+async def test_the_name_in_a_verified_certificate_is_a_user_whose_requests_need_no_signature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = AcceptedConnection.connection_made
+
+    def with_certificate(connection: AcceptedConnection, transport: asyncio.BaseTransport) -> None:
+        made(connection, transport)
+        connection.certificate = names.pop(0) if names else ""
+
+    names: list[str] = []
+    monkeypatch.setattr(AcceptedConnection, "connection_made", with_certificate)
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        for name, code in (("alice", 0), ("nobody", NO_PERMISSION), ("stranger", NO_PERMISSION)):
+            names.append(name)
+            visitor = desk.desk.visitor()
+            answer = await desk.ask(None, Code.SEND_MESSAGE_V2, letters("T"), b"x", visitor)
+            assert answer.code == code, answer.remark
+            await visitor.close()
+
+
+@virtual
+async def test_a_broker_that_only_takes_tls_warns_of_no_plain_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for mode, count in (("permissive", 1), ("enforcing", 0)):
+        caplog.clear()
+        config = replace(guarded(), tls=TlsSettings(server_mode=mode, test_mode=True))  # type: ignore[arg-type]
+        async with running(config):
+            pass
+        assert caplog.text.count("connections are not encrypted") == count

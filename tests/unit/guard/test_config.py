@@ -6,6 +6,7 @@ from turbopump.auth.signature import Credentials
 from turbopump.broker.config import BrokerConfig, ConfigError, load, show
 from turbopump.guard.config import KEYS, SECRET_KEYS, UserQuota
 from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys, stored_properties
+from turbopump.remoting.tls_settings import BY_NAME as TLS_KEYS
 
 SECRET = "wonderful-secret"
 USER = f'initAuthenticationUser={{"username":"root","password":"{SECRET}"}}'
@@ -88,8 +89,8 @@ def test_the_home_of_apache_has_the_account_files() -> None:
     assert config.access.accounts_dir == "/opt/rocketmq/conf"
 
 
-def test_request_318_changes_no_key_of_access_control() -> None:
-    for key in (*KEYS, "nameServerReads", "clusterName", "kvConfigPath", "rocketmqHome"):
+def test_request_318_changes_no_key_of_access_control_and_tls() -> None:
+    for key in (*KEYS, *TLS_KEYS, "nameServerReads", "clusterName", "kvConfigPath", "rocketmqHome"):
         assert protected_keys(NamesrvConfig(), f"{key}=x") == [key]
 
 

@@ -35,6 +35,7 @@ async def build(context: Context) -> AccessPart:
         directory=config.store.config_dir,
         broker_name=context.broker_name,
         address=context.address,
+        is_encrypted=context.is_encrypted,
     )
     control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock)
     control.open()

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
 """Keys that are always refused, in addition to the operator's own list."""
 
-EXPORTED = {"useTLS": "false", "filterServerNums": "0"}
-"""Keys without which `exportConfigs` of mqadmin 4.9 fails."""
+EXPORTED = {"filterServerNums": "0"}
+"""With useTLS, keys without which `exportConfigs` of mqadmin 4.9 fails."""
 
 
 class ConfigurationHandler:
@@ -49,7 +49,9 @@ class ConfigurationHandler:
 
     def show(self, request: Request[None]) -> Answer:
         version = self._version.encode().decode()
-        return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
+        shown = show(self.config)
+        exported = EXPORTED | {"useTLS": shown["tlsEnable"]}
+        return Answer(GetBrokerConfigResponse(version=version), pack_properties(shown | exported))
 
     def update(self, request: Request[None]) -> Answer:
         """Changes the keys in the body until the broker stops; raises Refused, changing none, if one is bad.
@@ -94,7 +96,7 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
         return config
     if NEVER.search(key) or key in config.remote.black_list or key in ACCESS_KEYS:
         raise NoPermission("Can not update config in black list.")
-    key = settings.ALIASES.get(key, key)
+    key = settings.canonical(key)
     row = settings.SETTINGS.get(key)
     if row is None:
         _check_without_field(key, text)
