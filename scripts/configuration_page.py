@@ -81,7 +81,8 @@ has none of these. One line at the start names them.
 NAME_SERVER = """
 ## Name server
 
-`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. Two are ours:
+`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. The keys of
+[TLS](tls.md) and of [access control](security.md) above are the same. These are its own:
 
 | key | default | what it does |
 |---|---|---|
@@ -97,6 +98,14 @@ NAME_SERVER_KEYS = {
         "every name server as host:port, separated by ; for clients that ask at `/rocketmq/nsaddr`, or, as "
         "clients of a unit, at `/rocketmq/nsaddr-UNIT`. Empty: this one, at `bindAddress` or the "
         "primary local address; also `-n`",
+    ),
+    "nameServerReads": (
+        "`open`",
+        "with access control on: `open` lets everybody read routes, `signed` only known users",
+    ),
+    "clusterName": (
+        "`DefaultCluster`",
+        "the cluster that policies name for this server: `Cluster:DefaultCluster`",
     ),
 }
 

@@ -31,6 +31,11 @@ mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
 
 - Name servers: `-n` or the environment variable `NAMESRV_ADDR`, several separated by `;`. The default is
   127.0.0.1:9876.
+- Requests are signed with the first of these that is there: the file of `--credentials` (properties with
+  `AccessKey` and `SecretKey`, or Apache's `tools.yml`), what [every client](client.md#credentials) finds in
+  its settings and environment, and `$ROCKETMQ_HOME/conf/tools.yml`. No option takes the secret itself, since
+  other users of a machine can read command lines. Values in `tools.yml` that YAML could read as something
+  else than text must be in quotes.
 - The case of command names does not matter. An option can be written as `-t orders`, `-torders`,
   `--topic orders` or `--topic=orders`.
 - `mqadmin help` lists the commands, `mqadmin help topicList` (or `mqadmin topicList -h`) the options of one.
@@ -70,10 +75,12 @@ def _section(command: AdminCommand) -> str:
     aliases = f" Also `{'`, `'.join(command.aliases)}`." if command.aliases else ""
     summary = command.summary[0].upper() + command.summary[1:]
     lines = [f"\n### `{command.name}`\n\n{summary.rstrip('.')}.{aliases}\n"]
-    choice = command.one_of or command.any_of
-    if choice:
-        lines.append(f"\nWith {' or '.join(f'**`-{option.short}`**' for option in choice)}.\n")
-    own = [option for option in command.all_options if option in (*command.options, *choice)]
+    choices = [choice for choice in (command.one_of, command.any_of) if choice]
+    if choices:
+        told = [" or ".join(f"**`-{option.short}`**" for option in choice) for choice in choices]
+        lines.append(f"\nWith {'; and with '.join(told)}.\n")
+    chosen = [option for choice in choices for option in choice]
+    own = [option for option in command.all_options if option in (*command.options, *chosen)]
     if own:
         lines.append("\n| option | |\n|---|---|\n")
         lines += [_row(option) for option in own]

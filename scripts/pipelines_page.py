@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump import pipelines
+from turbopump.pipelines.credentials import CREDENTIALS
 from turbopump.pipelines.options import EARLIEST, FormatOption
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipeline-options.md"
@@ -47,7 +48,7 @@ def sections() -> dict[str, str]:
 
 
 def _tables() -> Iterator[tuple[str, tuple[FormatOption, ...]]]:
-    seen: list[tuple[FormatOption, ...]] = []
+    seen: list[tuple[FormatOption, ...]] = [CREDENTIALS]  # part of other tables
     for found in pkgutil.walk_packages(pipelines.__path__, f"{pipelines.__name__}."):
         try:
             module = import_module(found.name)

@@ -141,6 +141,11 @@ def first_programs(version: str) -> str:
     return _programs("first", version, client_jars(version), (), folder="first")
 
 
+def access_programs(version: str) -> str:
+    """The class path that runs `Signing` with the Java client of that version."""
+    return _programs("access", version, tools_jars(version), (), folder="access")
+
+
 @cache
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
     """The programs of one folder; what they use of the upper one is compiled with them."""

@@ -87,9 +87,9 @@ def _names(option: CommandOption[Any]) -> str:
 
 def _in_usage(option: CommandOption[Any], command: AdminCommand) -> str:
     """Returns an option for the usage line; the first of alternatives gives `-a | -b`, the others ""."""
-    members = command.one_of or command.any_of
-    if option in members:
-        first = min(members, key=lambda member: member.short)
-        return " | ".join(f"-{member.short} <arg>" for member in members) if option is first else ""
+    for members in (command.one_of, command.any_of):
+        if option in members:
+            first = min(members, key=lambda member: member.short)
+            return " | ".join(f"-{member.short} <arg>" for member in members) if option is first else ""
     shown = option.shown + ("" if option.is_flag else " <arg>")
     return shown if option.is_required else f"[{shown}]"

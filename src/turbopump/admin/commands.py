@@ -1,6 +1,7 @@
 """The table of all commands of mqadmin, by area."""
 
 from turbopump.admin import (
+    accounts,
     broker,
     cluster,
     connection,
@@ -13,6 +14,7 @@ from turbopump.admin import (
     queue,
     stats,
     topic,
+    users,
 )
 from turbopump.admin.command import AdminCommand
 from turbopump.admin.sending import CHECK_MSG_SEND_RT
@@ -29,6 +31,8 @@ AREAS: dict[str, tuple[AdminCommand, ...]] = {
     "producer": connection.PRODUCER_COMMANDS,
     "namesrv": namesrv.COMMANDS,
     "stats": stats.COMMANDS,
+    "auth": users.COMMANDS,
+    "acl": accounts.COMMANDS,
     "ha": ha.COMMANDS,
     "export": export.COMMANDS,
 }

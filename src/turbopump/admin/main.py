@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from turbopump.admin.command import AdminCommand, Call, CommandFailed, usage
 from turbopump.admin.commands import AREAS, BY_NAME
 from turbopump.admin.failures import explain
-from turbopump.admin.options import HELP, JSON, NAME_SERVERS, Given, UsageError, parse
+from turbopump.admin.options import CREDENTIALS, HELP, JSON, NAME_SERVERS, Given, UsageError, parse
 from turbopump.admin.render import Output
+from turbopump.admin.signing import signing_settings
 from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
@@ -79,7 +80,8 @@ async def _run(words: Sequence[str], environment: AdminEnvironment) -> None:
     out = Output(environment.write, environment.warn, given[JSON])
     servers = name_servers(given, environment.environ)
     world = client.World(environment.network, environment.clock, environment.chance)
-    async with Admin(servers, world=world) as admin:
+    signed = signing_settings(given[CREDENTIALS], environment.environ, environment.disk)
+    async with Admin(servers, world=world, **signed) as admin:
         await command.run(Call(given, admin, out, environment.disk))
 
 

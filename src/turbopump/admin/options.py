@@ -33,6 +33,8 @@ class CommandOption(Generic[T]):
     default: T | None = None
     is_required: bool = False
     is_flag: bool = False
+    is_secret: bool = False
+    """Whether its value is in no error."""
 
     @property
     def shown(self) -> str:
@@ -102,6 +104,10 @@ def required(short: str, long: str, help: str, read: Callable[[str], T]) -> Comm
     return CommandOption(short, long, help, read, is_required=True)
 
 
+def secret(short: str, long: str, help: str) -> CommandOption[str]:
+    return CommandOption(short, long, help, text, is_required=True, is_secret=True)
+
+
 def optional(short: str, long: str, help: str, read: Callable[[str], T]) -> CommandOption[T | None]:
     return CommandOption(short, long, help, read)
 
@@ -119,7 +125,13 @@ NAME_SERVERS = optional(
 )
 HELP = flag("h", "help", "Print help")
 JSON = flag("", "json", "Print one JSON document in place of text; one per line while a command goes on")
-COMMON: tuple[CommandOption[Any], ...] = (HELP, NAME_SERVERS, JSON)
+CREDENTIALS = optional(
+    "",
+    "credentials",
+    "File with accessKey and secretKey that sign requests: properties, or Apache's tools.yml",
+    text,
+)
+COMMON: tuple[CommandOption[Any], ...] = (HELP, NAME_SERVERS, JSON, CREDENTIALS)
 
 
 class Given:
@@ -159,7 +171,8 @@ def parse(
             values.setdefault(option, _read(option, value))
     if HELP not in values:
         _check_required(values, options)
-        _check_choice(values, one_of or any_of, is_exclusive=bool(one_of))
+        _check_choice(values, one_of, is_exclusive=True)
+        _check_choice(values, any_of, is_exclusive=False)
     return Given(values, ignored)
 
 
@@ -215,7 +228,8 @@ def _read(option: CommandOption[Any], value: str) -> Any:
     try:
         return option.read(value)
     except ValueError as error:
-        raise UsageError(f"{option.shown} (--{option.long}) must be {error}, got {value!r}") from None
+        got = "" if option.is_secret else f", got {value!r}"
+        raise UsageError(f"{option.shown} (--{option.long}) must be {error}{got}") from None
 
 
 def _check_required(values: dict[CommandOption[Any], Any], options: Iterable[CommandOption[Any]]) -> None:

@@ -4,12 +4,6 @@
 """
 
 NEEDS: dict[str, tuple[str, ...]] = {
-    "access control lists (acl and auth)": (
-        *("updateAclConfig", "deleteAclConfig", "deleteAccessConfig", "clusterAclConfigVersion"),
-        *("getAclConfig", "updateGlobalWhiteAddr"),
-        *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
-        *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
-    ),
     "a controller": (
         *("getBrokerEpoch", "resetMasterFlushOffset"),
         *("getSyncStateSet", "getControllerMetaData", "getControllerConfig", "updateControllerConfig"),

@@ -13,6 +13,8 @@ from turbopump.broker import settings
 from turbopump.broker.readers import NotAccepted, ValueReader
 from turbopump.guard.config import AccessConfig, check_access
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
+from turbopump.remoting import tls_settings
+from turbopump.remoting.tls_settings import TlsSettings
 from turbopump.replication.dledger.group import DLedgerGroup, slave_id
 from turbopump.store.config import StoreConfig
 
@@ -293,6 +295,7 @@ class BrokerConfig:
     waits: WaitLimits = field(default_factory=WaitLimits)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -325,7 +328,7 @@ def load(
     unused = _Unused()
     used = _last_of_each(entries, warnings)
     for entry in used.values():
-        row = settings.SETTINGS.get(settings.ALIASES.get(entry.key, entry.key))
+        row = settings.SETTINGS.get(settings.canonical(entry.key))
         if row is not None:
             config = put(config, row.path, _value(row.reader, entry))
             if (words := settings.seconds_warning(entry.key, entry.text)) is not None:
@@ -338,9 +341,9 @@ def load(
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
     """Returns a copy of `config` with Apache's `key` set to `text`. Raises ConfigError for a bad value.
 
-    A key that is neither in `settings.SETTINGS` nor an alias raises KeyError.
+    A key that is neither in `settings.SETTINGS` nor another spelling of one raises KeyError.
     """
-    row = settings.SETTINGS[settings.ALIASES.get(key, key)]
+    row = settings.SETTINGS[settings.canonical(key)]
     return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))), {})
 
 
@@ -480,8 +483,8 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
     """Returns `config` with the registration period cut to 10 to 60 s. Raises ConfigError for bad values.
 
-    These are brokerId for the role, minInSyncReplicas above inSyncReplicas, listenPort, and the keys of
-    DLedger, which also decide what the log of the store is.
+    These are brokerId for the role, minInSyncReplicas above inSyncReplicas, listenPort, TLS without its
+    files, and the keys of DLedger, which also decide what the log of the store is.
     `used`: where each key was set, for the error.
     """
 
@@ -502,8 +505,17 @@ def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig
         raise error("the fast port, two below, would not be a port", "listenPort")
     if (found := check_access(config.access)) is not None:
         raise error(found.why, found.key)
+    if not config.tls.config_file:  # else it may have what is missing
+        _check_tls(config.tls, error)
     period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)
     return replace(config, name_servers=replace(config.name_servers, period_ms=period_ms))
+
+
+def _check_tls(settings: TlsSettings, error: Callable[[str, str], ConfigError]) -> None:
+    try:
+        tls_settings.check(settings)
+    except ConfigError as bad:
+        raise error(bad.message, bad.key) from None
 
 
 def _with_log(config: BrokerConfig, error: Callable[[str, str], ConfigError]) -> BrokerConfig:

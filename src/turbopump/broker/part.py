@@ -100,12 +100,16 @@ class Context:
     workers: Workers
     chance: Chance
     network: Network
+    """Of replication; encrypts where TLS is configured, as `page_network` does for HTTP."""
+    page_network: Network
     apply: Callable[[BrokerConfig], None]
     """Changes the configuration while the broker runs."""
     member: GroupMember | None = None
     """This broker's member of its DLedger group; None: it is in none."""
     promote: Callable[[MasterRole], None] | None = None
     """Has the process start this slave again as a master; None: it cannot do that."""
+    is_encrypted: bool = False
+    """Whether clients can only connect with TLS."""
     permit: Permit = permit_all
     """Asked by handlers about a resource that only they know; permits all without access control."""
     adopts_topics: bool = True

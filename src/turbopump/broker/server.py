@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from turbopump.auth.signature import Credentials
+from turbopump.auth.signer import Signer
 from turbopump.broker.access import part as access
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.address import advertised, primary_local_address
@@ -39,7 +41,6 @@ from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
-from turbopump.guard.control import signer_of
 from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import ServiceNotAvailable
@@ -48,12 +49,13 @@ from turbopump.protocol.ids import pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.protocol.permissions import WRITE
 from turbopump.remoting.client import Client
-from turbopump.remoting.connection import Connection
+from turbopump.remoting.connection import Connection, Sign
 from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.copies import Copies
 from turbopump.replication.dledger.server import NodeEnvironment
 from turbopump.replication.progress import FILE as REPLICA_FILE
@@ -110,6 +112,8 @@ class Broker:
         self.warnings: list[str] = []
         self.before: Sequence[Link] = ()
         """The checks that each request passes before its handler. Read by `start`."""
+        self.credentials: Credentials | None = config.access.inner_credentials
+        """With which requests to name servers, the master and group members are signed. Read by `start`."""
         self.promote: Callable[[MasterRole], None] | None = None
         """Has the process start this slave again as a master; None: it cannot. Read by `start`."""
         self.member: GroupMember | None = None
@@ -118,6 +122,7 @@ class Broker:
         self.metrics_port = 0
         self.address = ""
         self._network = network
+        self._networks = ServerNetworks(network, network, network, None)
         self._clock = clock
         self._disk = disk
         self._workers = workers
@@ -141,6 +146,10 @@ class Broker:
         assert self._replication is not None, "the broker was not started"
         return self._replication
 
+    def to_itself(self) -> Network | None:
+        """Returns a network on which this process reaches its own ports; None: it has no certificate."""
+        return self._networks.to_itself(self._network)
+
     @property
     def trouble(self) -> str | None:
         """Why this broker does not do its work at the moment; None when it does.
@@ -153,6 +162,7 @@ class Broker:
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
+            self._networks = self._secure(stack)
             ground = await self._open(stack)
             if ground.member is None:
                 registration = await self._serve(stack, ground)
@@ -165,6 +175,26 @@ class Broker:
     async def stop(self) -> None:
         self._store = None
         await self._stack.aclose()
+
+    def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
+        """Returns the networks with TLS where it is configured, and keeps their certificates current."""
+        networks = networks_of(self.config.tls, self._network, self._disk)
+        for warning in (*networks.warnings, *self._clear_text(networks)):
+            log.warning(warning)
+        tasks = Tasks(log)
+        stack.push_async_callback(tasks.close)
+        tasks.start(networks.watch(self._clock, self._workers), name="reload TLS certificates")
+        return networks
+
+    def _clear_text(self, networks: ServerNetworks) -> list[str]:
+        """Returns a warning if others can only be reached encrypted, as it seems, and are dialled without."""
+        tls = networks.settings
+        if tls is None or tls.mode != "enforcing" or tls.enabled:
+            return []
+        return [
+            "tlsServerMode=enforcing, but tlsEnable=false: name servers, the master and members of a group "
+            "are dialled in clear text"
+        ]
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
         """Opens the store and binds the ports; serves no request yet."""
@@ -179,7 +209,7 @@ class Broker:
             store.replica.open()
         servers = await self._listen(stack)
         store.log.store_host = await self._store_host()
-        client = Client(self._network, clock, sign=signer_of(config.access))
+        client = Client(self._networks.requests, clock, sign=self._sign())
         stack.push_async_callback(client.close)
         self.member = self._member(store)
         return _Ground(store, servers, client, self.member)
@@ -188,8 +218,13 @@ class Broker:
         """Returns this broker's member of its DLedger group; None: it is in none."""
         if store.entries is None or store.committed is None:
             return None
-        environment = NodeEnvironment(self._clock, self._network, self._chance, self._workers)
+        environment = NodeEnvironment(
+            self._clock, self._networks.copies, self._chance, self._workers, self._sign()
+        )
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
+
+    def _sign(self) -> Sign | None:
+        return None if self.credentials is None else Signer(self.credentials)
 
     # a member of a DLedger group
 
@@ -326,7 +361,9 @@ class Broker:
             disk=self._disk,
             workers=self._workers,
             chance=self._chance,
-            network=self._network,
+            network=self._networks.copies,
+            page_network=self._networks.pages,
+            is_encrypted=self._networks.is_enforcing,
             apply=lambda changed: self._apply(changed, store, context),
             member=ground.member,
             promote=self.promote,
@@ -353,7 +390,7 @@ class Broker:
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
-        main, fast = (Server(_NotReady(), self._network, self._clock, limits) for _ in range(2))
+        main, fast = (Server(_NotReady(), self._networks.requests, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)
         if self.port + FAST_PORT_STEP > 0:

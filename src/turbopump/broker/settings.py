@@ -42,6 +42,8 @@ from turbopump.broker.readers import (
 )
 from turbopump.guard.config import APACHE_KEYS, OWN_KEYS, AccessKey, TextNotAccepted
 from turbopump.protocol.conf import ConfigError
+from turbopump.remoting.tls_settings import APACHE_NAMES, TlsKey
+from turbopump.remoting.tls_settings import KEYS as TLS_KEYS
 
 ROLE = choice("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
@@ -422,6 +424,17 @@ OURS: dict[str, Setting] = {
 }
 """Keys that Apache does not have."""
 
+
+def _reader(key: TlsKey) -> ValueReader:
+    def read(text: str) -> object:
+        try:
+            return key.read(text)
+        except ValueError:
+            raise NotAccepted from None
+
+    return ValueReader(key.accepts, read, key.show)
+
+
 _METRICS: dict[str, Setting] = {
     "metricsExporterType": Setting("metrics.exporter", EXPORTER, important=True),
     "metricsPromExporterHost": Setting("metrics.host", OPTIONAL_HOST),
@@ -434,7 +447,6 @@ _METRICS: dict[str, Setting] = {
     "enableMessageStoreMetrics": Setting("metrics.store", BOOLEAN, hot=True),
     "enableRemotingMetrics": Setting("metrics.remoting", BOOLEAN, hot=True),
 }
-
 
 
 def _access(keys: Mapping[str, AccessKey]) -> dict[str, Setting]:
@@ -453,6 +465,7 @@ def _access_reader(key: AccessKey) -> ValueReader:
 
 
 OURS |= _access(OWN_KEYS)
+OURS |= {key.name: Setting(f"tls.{key.field}", _reader(key)) for key in TLS_KEYS}
 
 SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | _access(APACHE_KEYS) | OURS
 
@@ -501,7 +514,16 @@ ALIASES = {
     # 4.5's spelling, still in most files that can be found
     "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
     "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+    "useTLS": "tlsEnable",
 }
+
+SYSTEM_PROPERTIES = APACHE_NAMES
+"""Keys that Apache reads from system properties instead, by which they are accepted too."""
+
+
+def canonical(key: str) -> str:
+    """Returns the key of `SETTINGS` that another spelling means; any other key as it is."""
+    return ALIASES.get(key) or SYSTEM_PROPERTIES.get(key, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,7 +548,6 @@ FIXED: dict[str, Fixed] = {
     "totalReplicas": _only("1", _REPLICAS),
     "allAckInSyncStateSet": _only("false", _REPLICAS),
     "duplicationEnable": _only("false", _REPLICAS),
-    "useTLS": _only("false", "TLS; connections would stay readable on the network"),
     "storeType": _only("default", "another store than the file store"),
     "messageStorePlugIn": _only("", "store plug-ins"),
     "rocksdbCQDoubleWriteEnable": _only("false", "queues in RocksDB"),

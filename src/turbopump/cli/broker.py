@@ -46,12 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-m", "--printImportantConfig", action="store_true", help="print the important settings and exit"
     )
     server_start.add_argument(parser)
+    server_start.add_tls_argument(parser)
     logs.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    flags = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else {}
-    loaded = load(ConfFile.read(options.configFile), flags)
+    given = {"namesrvAddr": options.namesrvAddr, "tlsConfigFile": options.tls}
+    flags = {key: text for key, text in given.items() if text}
+    file = ConfFile.read(options.configFile)
+    loaded = load(file, flags)
     if options.printConfigItem or options.printImportantConfig:
         print(printed(loaded.config, important_only=not options.printConfigItem), end="", flush=True)
         for warning in loaded.warnings:
@@ -63,9 +66,13 @@ def run(options: argparse.Namespace) -> int:
     async def start(stack: contextlib.AsyncExitStack) -> None:
         await process.start(stack)
         await server_start.start_pages(
-            stack, pages(lambda: process.broker), loaded.config.listening.bind_address, options.http_port
+            stack,
+            pages(lambda: process.broker),
+            loaded.config.listening.bind_address,
+            options.http_port,
+            loaded.config.tls,
         )
-        for warning in (*loaded.warnings, *process.broker.warnings):
+        for warning in (*loaded.warnings, *file.warnings(), *process.broker.warnings):
             log.warning(warning)
         show_ready(process.broker)
 
@@ -183,7 +190,7 @@ async def start_broker(
         await broker.start()
     stack.push_async_callback(broker.stop)
     await server_start.check_serving(
-        config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO
+        config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO, broker.to_itself()
     )
     return broker
 

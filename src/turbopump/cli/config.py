@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from turbopump.admin.render import json_text
 from turbopump.broker import config as broker_config
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.settings import ALIASES, unknown_key, variable
+from turbopump.broker.settings import canonical, unknown_key, variable
 from turbopump.cli.arguments import add_action
 from turbopump.cli.conf_file import ConfFile
 from turbopump.cli.exits import FAILED
@@ -20,6 +20,7 @@ from turbopump.namesrv.config import SETTINGS as NAMESRV_SETTINGS
 from turbopump.namesrv.config import WITHOUT_EFFECT as NAMESRV_WITHOUT_EFFECT
 from turbopump.namesrv.config import NamesrvConfig, configure
 from turbopump.protocol.conf import ConfigError, parse_properties
+from turbopump.remoting.tls_settings import KEYS as TLS_KEYS
 
 REFUSED, WARNING = "refused", "warning"
 LOOPBACK = ("127.", "localhost", "::1")
@@ -119,7 +120,7 @@ def load_broker(text: bytes) -> list[str]:
 def suspicious(config: BrokerConfig, lines: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[str]:
     """Yields a warning per setting that is valid but probably wrong. `lines`: the line of each key."""
     for key, line in lines.items():
-        if (name := variable(ALIASES.get(key, key))) in environ:
+        if (name := variable(canonical(key))) in environ:
             yield f"line {line}: {key}: overridden by the environment variable {name}"
     host = config.listening.advertised_address
     if host.startswith(LOOPBACK) and not config.listening.bind_address.startswith(LOOPBACK):
@@ -137,7 +138,7 @@ def existing_parent(path: str) -> str:
 
 def load_namesrv(text: bytes) -> list[str]:
     _, unknown = configure(NamesrvConfig.below_home(os.path.expanduser("~")), text)
-    known = (*NAMESRV_SETTINGS, *NAMESRV_WITHOUT_EFFECT)
+    known = (*NAMESRV_SETTINGS, *NAMESRV_WITHOUT_EFFECT, *(key.name for key in TLS_KEYS))
     found = []
     for entry in parse_properties(text):
         if entry.key in unknown:

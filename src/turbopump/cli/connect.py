@@ -8,15 +8,19 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from turbopump.cli.failures import USAGE_ERROR, CommandFailure, refusal_of
+from turbopump.client import discovery
 from turbopump.client.admin import Admin
+from turbopump.client.credentials import signer_of
+from turbopump.client.encryption import network_for
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import RouteCache
+from turbopump.client.settings import ClientSettings, made
 from turbopump.protocol.addresses import split_address, split_list
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.network import SystemNetwork
+from turbopump.runtime.network import Network, SystemNetwork
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
 NO_ANSWER = (ConnectionError, TimeoutError, socket.gaierror)  # includes Unreachable and NoNameServer
@@ -57,16 +61,29 @@ def checked(address: str) -> str:
     return address
 
 
+def client() -> Client:
+    """Returns a new client; it signs its requests if settings or environment have credentials.
+
+    Raises InvalidArgument.
+    """
+    signer = signer_of(made(ClientSettings, {}, discovery.defaults()))
+    return Client(network(), SystemClock(), sign=signer)
+
+
+def network() -> Network:
+    """Returns the network of a command, with the TLS and proxies of the configuration file of clients."""
+    return network_for(made(ClientSettings, {}, discovery.defaults()), SystemNetwork())
+
+
 @contextlib.asynccontextmanager
 async def connected(flag: str | None) -> AsyncIterator[ClusterConnection]:
     addresses = name_servers(flag)
-    clock, chance = SystemClock(), Chance()
-    client = Client(SystemNetwork(), clock)
+    clock, chance, calls = SystemClock(), Chance(), client()
     with explaining_no_answer(addresses):
         try:
-            yield ClusterConnection(client, RouteCache(NameServers(client, addresses, chance)), clock, chance)
+            yield ClusterConnection(calls, RouteCache(NameServers(calls, addresses, chance)), clock, chance)
         finally:
-            await client.close()
+            await calls.close()
 
 
 @contextlib.asynccontextmanager

@@ -30,7 +30,6 @@ from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.network import SystemNetwork
 from turbopump.runtime.times import format_time
 
 TIMEOUT_S = 3.0
@@ -97,7 +96,7 @@ def summary(found: Sequence[Diagnosis]) -> str:
 
 
 async def _examine(addresses: Sequence[str], topic: str | None) -> list[Diagnosis]:
-    client = Client(SystemNetwork(), SystemClock())
+    client = connect.client()
     try:
         found: list[Diagnosis] = []
         known: dict[str, set[KnownBroker]] = {}

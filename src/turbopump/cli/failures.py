@@ -10,6 +10,9 @@ from turbopump.broker.consume.filter_modules import FiltersNotInstalled
 from turbopump.cli.exits import FAILED as FAILED
 from turbopump.cli.exits import USAGE_ERROR as USAGE_ERROR
 from turbopump.client.errors import InvalidArgument, SendFailed, TopicUnknown
+from turbopump.guard.extra import ExtraMissing
+from turbopump.guard.faults import AccessFileFault
+from turbopump.protocol.conf import ConfigError
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.store.errors import UnusableStore
@@ -40,12 +43,16 @@ def explain(error: BaseException) -> CommandFailure | None:
             return explain(refused)
         case Refused():
             return CommandFailure(f"refused: {str(error).splitlines()[0]}")  # without Apache's line of advice
+        case ConfigError():
+            return CommandFailure(str(error), USAGE_ERROR)
         case InvalidArgument():
             return CommandFailure(str(error), USAGE_ERROR)
         case UnicodeEncodeError():
             return CommandFailure(
                 encoding_failure(error), USAGE_ERROR if error.encoding == "utf-8" else FAILED
             )
+        case ExtraMissing() | AccessFileFault():
+            return CommandFailure(str(error), USAGE_ERROR)
         case AlreadyLocked():
             return CommandFailure(f"the store is in use by another process ({error.strerror})")
         case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:

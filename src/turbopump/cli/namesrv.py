@@ -33,22 +33,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all name servers, for /rocketmq/nsaddr: '10.0.0.1:9876;10.0.0.2:9876' (default: this one)",
     )
     server_start.add_argument(parser)
+    server_start.add_tls_argument(parser)
     logs.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    config, warnings = load(ConfFile.read(options.configFile))
+    file = ConfFile.read(options.configFile)
+    config, warnings = load(file)
     if options.namesrvAddr:
         config = replace(config, name_servers=options.namesrvAddr)
     if options.http_port >= 0:
         config = replace(config, http_port=options.http_port)
+    if options.tls:
+        config = replace(config, tls=replace(config.tls, config_file=options.tls))
     if options.printConfigItem:
         print("".join(f"{name}={value}\n" for name, value in sorted(properties(config).items())), end="")
         return 0
     log = logs.open_logs(logs.directory(options.log_dir, os.environ), ("namesrv",))
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        for warning in warnings:
+        for warning in (*warnings, *file.warnings()):
             log.warning(warning)
         port = await start_namesrv(stack, config)
         line = ready_line(config, port)
@@ -92,7 +96,8 @@ async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig,
     async with server_start.unknown_hosts_named(config.bind_address):
         port = await server.start()
     stack.push_async_callback(server.stop)
-    await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
+    own = server.to_itself()
+    await server_start.check_serving(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO, own)
     return port
 
 

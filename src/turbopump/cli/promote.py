@@ -29,9 +29,7 @@ from turbopump.protocol.command import request
 from turbopump.protocol.headers.replicas import ReplicaPromoteRequest
 from turbopump.remoting.client import Client
 from turbopump.replication.progress import FILE, CopyState
-from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import AlreadyLocked, SystemDisk
-from turbopump.runtime.network import SystemNetwork
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.stopped_log import StoppedLog
 
@@ -66,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(promote: Promote, options: argparse.Namespace) -> int:
-    client = Client(SystemNetwork(), SystemClock())
+    client = connect.client()
     try:
         return await promote(options, client)
     finally:

@@ -33,7 +33,6 @@ from turbopump.replication.difference import (
 from turbopump.replication.progress import FILE, CopyState
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import AlreadyLocked, SystemDisk, SystemWorkers
-from turbopump.runtime.network import SystemNetwork
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.rebuild import config_of
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.asynccontextmanager
 async def _client() -> AsyncIterator[Client]:
-    client = Client(SystemNetwork(), SystemClock())
+    client = connect.client()
     try:
         yield client
     except CannotCompare as error:

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 
@@ -11,8 +13,14 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.remoting.client import Client
 from turbopump.remoting.http import HttpServer, Page
+from turbopump.remoting.tls import networks_of
+from turbopump.remoting.tls_settings import TlsSettings
 from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.network import SystemNetwork
+from turbopump.runtime.disk import SystemDisk
+from turbopump.runtime.network import Network, SystemNetwork
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
 
 REACHABLE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 PROOF_TIMEOUT_S = 10.0
@@ -29,6 +37,15 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tls_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls",
+        type=os.path.abspath,
+        metavar="FILE",
+        help="TLS settings (tls.properties), such as `turbopump tls init` writes",
+    )
+
+
 def port(text: str) -> int:
     """Reads a port to listen on, for argparse; 0 means any free port."""
     if not (text.isascii() and text.isdecimal()) or int(text) > MAX_PORT:
@@ -36,9 +53,14 @@ def port(text: str) -> int:
     return int(text)
 
 
-async def check_serving(host: str, port: int, code: RequestCode) -> None:
-    """Raises CommandFailure unless the server answers a request; any answer is good."""
-    client = Client(SystemNetwork(), SystemClock())
+async def check_serving(host: str, port: int, code: RequestCode, network: Network | None) -> None:
+    """Raises CommandFailure unless the server answers a request; any answer is good.
+
+    Without a `network` the server asks for a certificate that it has not itself, and is not checked.
+    """
+    if network is None:
+        return
+    client = Client(network, SystemClock())
     try:
         await client.call(address(host, port), request(code), PROOF_TIMEOUT_S)
     except OSError as error:
@@ -73,12 +95,16 @@ def address(host: str, port: int) -> str:
 
 
 async def start_pages(
-    stack: contextlib.AsyncExitStack, pages: Mapping[str, Page], host: str, port: int
+    stack: contextlib.AsyncExitStack, pages: Mapping[str, Page], host: str, port: int, tls: TlsSettings
 ) -> int:
     """Starts an HTTP server for pages, pushes its stop on the stack, returns its port; -1 if turned off."""
     if port == NO_PAGES:
         return NO_PAGES
-    server = HttpServer(pages, SystemNetwork())
+    networks = networks_of(tls, SystemNetwork(), SystemDisk())
+    tasks = Tasks(log)
+    tasks.start(networks.watch(SystemClock()), name="reload TLS certificates")
+    stack.push_async_callback(tasks.close)
+    server = HttpServer(pages, networks.pages)
     chosen = await server.start(host, port)
     stack.push_async_callback(server.stop)
     return chosen

@@ -13,6 +13,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 
 import turbopump
 from turbopump.broker.address import ANYWHERE
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run a demo on Spark: orders to a topic, to a Delta table and back",
     )
     server_start.add_argument(parser)
+    server_start.add_tls_argument(parser)
     logs.add_argument(parser, "DIR/logs")
 
 
@@ -73,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     )
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        servers = namesrv_config(host, options.namesrv_port, data)
+        servers = replace(namesrv_config(host, options.namesrv_port, data), tls=loaded.config.tls)
         port = await start_namesrv(stack, servers, SERVERS)
         address = server_start.address(host, port)
         config = await with_port(change(loaded.config, "namesrvAddr", address), stack)
@@ -86,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         served = {**pages(lambda: broker), **name_server_pages(lambda: known_as)}
         logging.getLogger("turbopump.namesrv").info(namesrv_ready_line(servers, port), extra=logs.PRINTED)
         logging.getLogger("turbopump.broker").info(broker_ready_line(broker), extra=logs.PRINTED)
-        http_port = await server_start.start_pages(stack, served, host, options.http_port)
+        http_port = await server_start.start_pages(stack, served, host, options.http_port, loaded.config.tls)
         health = f"http://{server_start.address(host, http_port)}/health" if http_port > 0 else ""
         print(welcome(broker, known_as, data, health), flush=True)
         if options.demo:
@@ -126,6 +128,8 @@ def flags_of(
     flags = {key: text for key, text in defaults.items() if key in silent}
     if options.data:
         flags["storePathRootDir"] = defaults["storePathRootDir"]
+    if options.tls:
+        flags["tlsConfigFile"] = options.tls
     if options.host:
         flags["bindAddress"] = options.host
     if options.broker_port is not None:

@@ -33,12 +33,12 @@ def credentials_of(
     known = os.environ if environment is None else environment
     given = (settings.access_key, settings.secret_key, settings.security_token)
     if any(given):
-        return _checked(*given, "access_key and secret_key")
+        return _checked(given, "access_key and secret_key")
     if settings.credentials_file:
         return read_credentials(settings.credentials_file)
-    of_variables = [known.get(name, "") for name in VARIABLES]
+    of_variables = tuple(known.get(name, "") for name in VARIABLES)
     if any(of_variables):
-        return _checked(*of_variables, f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}")
+        return _checked(of_variables, f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}")
     if known.get(FILE_VARIABLE):
         return read_credentials(known[FILE_VARIABLE])
     return None
@@ -57,20 +57,29 @@ def read_credentials(path: str) -> Credentials:
     """
     where = Path(path).expanduser()
     try:
-        entries = parse_properties(where.read_bytes())
+        data = where.read_bytes()
     except OSError as error:
         raise InvalidArgument(
             f"credentials_file must name a readable file, got {where}: {error.strerror or error}"
         ) from None
+    return credentials_in(data, str(where))
+
+
+def credentials_in(data: bytes, where: str) -> Credentials:
+    """Returns the credentials in the bytes of a file of properties. Raises InvalidArgument."""
+    try:
+        entries = parse_properties(data)
     except ConfigError as error:  # its text may have a part of the secret
         line = f", line {error.line}" if error.line else ""
         raise InvalidArgument(f"{where}{line}: not a file of properties such as `AccessKey=name`") from None
     found = {entry.key.lower(): entry.value.strip() for entry in entries}
-    given = [found.get(name, "") for name in ("accesskey", "secretkey", "securitytoken")]
-    return _checked(*given, f"AccessKey and SecretKey in {where}")
+    given = tuple(found.get(name, "") for name in ("accesskey", "secretkey", "securitytoken"))
+    return _checked(given, f"AccessKey and SecretKey in {where}")
 
 
-def _checked(access_key: str, secret_key: str, security_token: str, names: str) -> Credentials:
+def _checked(given: tuple[str, ...], names: str) -> Credentials:
+    """Returns name, secret and token as credentials. Raises InvalidArgument for what is missing."""
+    access_key, secret_key, security_token = given
     if not access_key or not secret_key:
         missing = names.split(" and ")[1 if access_key else 0].partition(" in ")[0]
         raise InvalidArgument(f"{names} must be given together: {missing} is missing")

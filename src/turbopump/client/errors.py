@@ -7,6 +7,7 @@ Three kinds: the call is not valid (`InvalidArgument`, `NotRunning`), the server
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from turbopump.protocol.errors import AccessRefused, BrokenBody, Refused, TopicNotFound
 
@@ -125,7 +126,7 @@ class SendRefused(SendFailed, AccessRefused):
     def __str__(self) -> str:
         return str(self.args[0])
 
-    def __reduce__(self) -> tuple[type["SendRefused"], tuple[str, tuple[Try, ...], AccessRefused]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         refused = AccessRefused(self.code, self.remark, self.reason, self.advice)
         return SendRefused, (self.topic, self.tries, refused)
 

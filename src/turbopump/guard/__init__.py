@@ -1,4 +1,4 @@
-"""Access control around the servers: the gate of their routers, files of users and accounts, requests, limits.
+"""Access control around the servers: gate of the routers, files of users and accounts, requests, limits.
 
 Who may do what is decided in `auth`, which is pure. This package gives it requests, files and time.
 """

@@ -1,7 +1,7 @@
 """Files of accounts of 4.x: `plain_acl.yml` and every YAML file below `acl/`, read and written.
 
-In: a directory. Out: the value of each file, by path, as `auth.accounts` reads it; and one changed file, written
-again. YAML is read by the safe loader, so that no file can make an object of a class.
+In: a directory. Out: the value of each file, by path, as `auth.accounts` reads it; and one changed file,
+written again. YAML is read by the safe loader, so that no file can make an object of a class.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +48,7 @@ class AccountFiles:
         return found
 
     def parse(self, contents: Mapping[str, bytes]) -> dict[str, Any]:
-        """Returns the value of each file. Raises AccessFileFault, which names the file and shows nothing of it."""
+        """Returns the value of each file. Raises AccessFileFault, which shows nothing of what is in it."""
         return {path: self._parsed(path, data) for path, data in contents.items()}
 
     def write(self, path: str, value: Any) -> bytes:

@@ -1,7 +1,8 @@
 """Handlers of requests about accounts of 4.x (50 to 54), with Apache's texts.
 
-In: requests of administrators: the gate lets no others pass. Out: changed files of accounts, their versions, and
-what they say, without secrets. A change that the files could not hold is refused, and nothing is written.
+In: requests of administrators: the gate lets no others pass. Out: changed files of accounts, their
+versions, and what they say, without secrets. A change that the files could not hold is refused, and nothing
+is written.
 """
 
 import logging
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from turbopump.auth.accounts import PERMS
 from turbopump.guard.account_table import AccountTable, Values
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.faults import AccessFileFault
@@ -32,6 +34,7 @@ UPDATE_FAILED, DELETE_FAILED, WHITE_FAILED = 209, 210, 211
 """Codes of failures, which 5.x uses for other things too."""
 
 LONGER_THAN = 6
+MAX_QUOTE = 300
 LISTS = ("topicPerms", "groupPerms")
 PLAIN = ("whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm")
 OUTSIDE_BRACES = re.compile(r",(?![^{]*\})")
@@ -65,9 +68,12 @@ class AccountHandler:
         if len(key) <= LONGER_THAN or len((header.secretKey or "").strip()) <= LONGER_THAN:
             raise Refused(
                 failed,
-                f"The accessKey={key[:80]} and secretKey cannot be null and length should longer than 6",
+                f"The accessKey={key[:MAX_QUOTE]} and secretKey cannot be null and length "
+                "should longer than 6",
             )
         given = _given(header)
+        for row in (*given.get("topicPerms", ()), *given.get("groupPerms", ())):
+            _check_perm(row)
 
         def change(values: Values) -> str:
             path, row = _find(values, key)
@@ -82,7 +88,7 @@ class AccountHandler:
         return await self._change(request, change, failed, f"account {key} updated")
 
     async def delete(self, request: Request[DeleteAclConfigRequest]) -> Answer:
-        key, failed = request.header.accessKey or "", DELETE_FAILED
+        key, failed = request.header.accessKey or "null", DELETE_FAILED
         text = f"The accesskey[{key}] corresponding to accessConfig has been deleted failed."
 
         def change(values: Values) -> str:
@@ -167,6 +173,23 @@ def _given(header: UpdateAclConfigRequest) -> dict[str, Any]:
     return row
 
 
+def _check_perm(row: str) -> None:
+    """Raises Refused, in Apache's words, for a permission that is not of the form `topicA=SUB`."""
+    name, equals, perm = row.partition("=")
+    if not name or not equals or "=" in perm:
+        raise Refused(
+            UPDATE_FAILED,
+            f"Parse Resource format error for {row[:MAX_QUOTE]}.\n"
+            "The expected resource format is 'Res=Perm'. For example: topicA=SUB",
+        )
+    if perm not in PERMS:
+        raise Refused(
+            UPDATE_FAILED,
+            f"Parse resource permission error for {row[:MAX_QUOTE]}.\n"
+            "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'.",
+        )
+
+
 def _find(values: Values, key: str) -> tuple[str, dict[str, Any] | None]:
     """Returns the file that has an account, and its row; None for a row: no file has it."""
     for path, value in values.items():
@@ -177,8 +200,13 @@ def _find(values: Values, key: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _shown(row: dict[str, Any]) -> PlainAccessConfig:
-    text = {name: str(row[name]) for name in PLAIN if row.get(name) is not None}
-    lists = {name: [str(one) for one in row[name]] for name in LISTS if row.get(name)}
-    return PlainAccessConfig(
-        accessKey=str(row.get("accessKey")), admin=str(row.get("admin")).lower() == "true", **text, **lists
+    shown = PlainAccessConfig(
+        accessKey=str(row.get("accessKey")), admin=str(row.get("admin")).lower() == "true"
     )
+    for name in PLAIN:
+        if row.get(name) is not None:
+            setattr(shown, name, str(row[name]))
+    for name in LISTS:
+        if row.get(name):
+            setattr(shown, name, [str(one) for one in row[name]])
+    return shown

@@ -1,8 +1,8 @@
 """The accounts of 4.x of a server: read at the start, read again when a file changes, changed by requests.
 
-In: files below a directory (`account_files.py`). Out: the `Access` that decides. A file that cannot be used stops the
-start; later the accounts before stay, with a warning. A change by a request is checked as a whole before it is
-written, so what is answered with success is what the files say.
+In: files below a directory (`account_files.py`). Out: the `Access` that decides. A file that cannot be used
+stops the start; later the accounts before stay, with a warning. A change by a request is checked as a whole
+before it is written, so what is answered with success is what the files say.
 """
 
 import asyncio

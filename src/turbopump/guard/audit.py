@@ -3,9 +3,9 @@
     {"time":"2026-11-18T20:00:00.000Z","event":"refused","user":"alice","address":"10.0.0.7","code":310,
      "need":"Pub on Topic:orders","why":"no matched policies"}
 
-In: what happened. Out: lines of a file, written in the background. A line never has a body, a signature or a
-secret. Lines are lost when the disk is too slow or full: they are counted, and the next line says how many.
-A file that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
+In: what happened. Out: lines of a file, written in the background. A line never has a body, a signature or
+a secret. Lines are lost when the disk is too slow or full: they are counted, and the next line says how
+many. A file that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import msgspec
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +49,15 @@ class AuditLog:
         self._pending: deque[dict[str, Any]] = deque()
         self._lost_before = 0  # what the last line about lost lines said
         self._wake = asyncio.Event()
+        self._tasks = Tasks(log)
         self._failures = RateLimitedLog(log, LOG_INTERVAL_S, logging.ERROR)
 
     def refused(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
         self._put("refused", user, address, code=code, need=need, why=why)
+
+    def would_refuse(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
+        """Notes what was served in a dry run and will be refused after it."""
+        self._put("would-refuse", user, address, code=code, need=need, why=why)
 
     def granted(self, user: str, address: str, code: int, need: str, by: str) -> None:
         self._put("granted", user, address, code=code, need=need, why=by)
@@ -85,7 +91,19 @@ class AuditLog:
                 await self.write()
 
     async def write(self) -> None:
-        """Writes lines that wait. Never raises OSError: the lines are counted as lost."""
+        """Writes lines that wait. Never raises OSError: the lines are counted as lost.
+
+        A caller that is cancelled does not stop the write: the lines are out of the queue already.
+        """
+        await asyncio.shield(self._tasks.start(self._write(), name="write audit lines"))
+
+    async def close(self) -> None:
+        """Writes the lines that wait."""
+        await self._tasks.wait()
+        while self._pending:
+            await self.write()
+
+    async def _write(self) -> None:
         count = min(len(self._pending), LINES_PER_TURN)
         lines = [self._pending.popleft() for _ in range(count)]
         lost = self.lost
@@ -101,11 +119,6 @@ class AuditLog:
             now = self._clock.monotonic()
             text = "Cannot write the audit log %s; %d lines are lost so far: %s"
             self._failures.log(now, text, self._path, self.lost, error)
-
-    async def close(self) -> None:
-        """Writes the lines that wait."""
-        while self._pending:
-            await self.write()
 
     def _append(self, data: bytes) -> None:
         if not self._disk.exists(self._path):

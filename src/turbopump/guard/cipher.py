@@ -4,8 +4,8 @@ A signature is checked with the secret itself, so a hash would not do. Each secr
 
     v1:base64(12 bytes nonce + AES-256-GCM of the secret, with the user's name as associated data)
 
-so that a secret cannot be moved to another user. The key comes from the configuration or a file; it is never
-in the file that it protects.
+so that a secret cannot be moved to another user. The key comes from the configuration or a file; it is
+never in the file that it protects.
 """
 
 import base64

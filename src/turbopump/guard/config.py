@@ -1,7 +1,7 @@
 """The configuration of access control, and its keys, which brokers and name servers read alike.
 
-In: texts of a `broker.conf` or of a name server's properties. Out: a frozen value. Secrets are in no text that
-this module gives: `show` masks them, and the value's `repr` leaves them out.
+In: texts of a `broker.conf` or of a name server's properties. Out: a frozen value. Secrets are in no text
+that this module gives: `show` masks them, and the value's `repr` leaves them out.
 """
 
 import base64
@@ -18,6 +18,9 @@ MASK = "******"
 """Stands for a secret that is set, in everything that is shown."""
 
 KEY_BYTES = 32  # AES-256
+
+ABOUT_ACCESS = frozenset((*range(50, 55), *range(3001, 3011)))
+"""Requests about accounts, users and policies: always checked, whatever the configuration says."""
 
 
 class TextNotAccepted(ValueError):
@@ -48,14 +51,17 @@ class AccessConfig:
     authorization: bool = _why(
         False, "users and policies of 5.x; this key or the one before switches both checks on"
     )
-    initial_user: Credentials | None = _why(
-        None, 'super user made at the first start: {"username":"u","password":"p"}', secret=True
+    initial_user: Credentials | None = field(
+        default=None,
+        repr=False,
+        metadata={"why": "super user that is made at the first start"},
     )
-    inner_credentials: Credentials | None = _why(
-        None,
-        "super user with which servers sign their own requests; the same in all of a cluster: "
-        '{"accessKey":"a","secretKey":"s"}',
-        secret=True,
+    inner_credentials: Credentials | None = field(
+        default=None,
+        repr=False,
+        metadata={
+            "why": "super user with which servers sign their own requests; the same in a whole cluster"
+        },
     )
     migrates_accounts: bool = _why(False, "make users of the accounts of 4.x that are no users yet")
     unchecked: frozenset[int] = _why(frozenset(), "request codes that anybody may send: a hole each")
@@ -77,6 +83,9 @@ class AccessConfig:
     )
     audit_file: str = _why("", "file of audit lines; empty: access-audit.jsonl beside the users")
     audits_grants: bool = _why(False, "an audit line for what was allowed, too: one for each request")
+    dry_run: bool = _why(
+        False, "refuse nothing but requests about users and accounts; note what would be refused"
+    )
     quotas: tuple[tuple[str, UserQuota], ...] = _why(
         (),
         "most that a user may do: `user:bytes=1048576,requests=100,connections=10`, several by ; (* is any)",
@@ -255,6 +264,7 @@ OWN_KEYS: dict[str, AccessKey] = {
     "authAccountsPath": AccessKey("accounts_dir", "the path of a directory", str),
     "authAuditFile": AccessKey("audit_file", "the path of a file", str),
     "authAuditGrants": AccessKey("audits_grants", *_ON),
+    "authDryRun": AccessKey("dry_run", *_ON),
     "authUserQuotas": AccessKey(
         "quotas",
         "user:bytes=N,requests=N,connections=N, several separated by ;",
@@ -284,6 +294,12 @@ def check_access(config: AccessConfig) -> AccessFault | None:
             "aclEnable",
             "must be false with authenticationEnabled; migrateAuthFromV1Enabled=true makes users of accounts",
         )
+    for key, codes in (
+        ("authenticationWhitelist", config.unchecked),
+        ("authorizationWhitelist", config.unauthorized),
+    ):
+        if wrong := sorted(codes & ABOUT_ACCESS):
+            return AccessFault(key, f"must not have requests about users or accounts, got {wrong[0]}")
     if (config.accounts or (config.has_users and config.migrates_accounts)) and not config.accounts_dir:
         key = "aclEnable" if config.accounts else "migrateAuthFromV1Enabled"
         return AccessFault(key, "needs the accounts: set authAccountsPath to the directory of plain_acl.yml")

@@ -1,8 +1,8 @@
 """`AccessControl`: what a server has when access control is on, put together from its configuration.
 
-In: the configuration, where files are, disk and clock. Out: the link for the router, the handlers of requests about
-users or accounts, and background work. Brokers and name servers build the same. What must not start does not:
-`open` raises before anything is served.
+In: the configuration, where files are, disk and clock. Out: the link for the router, the handlers of
+requests about users or accounts, and background work. Brokers and name servers build the same. What must
+not start does not: `open` raises before anything is served.
 """
 
 import logging
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbopump.auth.access import Access
-from turbopump.auth.signer import Signer
 from turbopump.guard.account_requests import AccountHandler
 from turbopump.guard.account_table import AccountTable
 from turbopump.guard.audit import AuditLog, Run
@@ -29,11 +28,6 @@ from turbopump.runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 AUDIT_FILE = "access-audit.jsonl"
-
-
-def signer_of(config: AccessConfig) -> Signer | None:
-    """Returns what signs a server's own requests, whether or not its own access control is on."""
-    return None if config.inner_credentials is None else Signer(config.inner_credentials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +79,7 @@ class AccessControl:
             clock,
             config.unchecked | place.open_codes,
             config.unauthorized,
+            config.dry_run,
             read_send,
         )
 
@@ -144,6 +139,8 @@ class AccessControl:
         ):
             if codes:
                 found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
+        if config.dry_run:
+            found.append("a dry run (authDryRun): nothing is refused, the audit log says what would be")
         if not self._place.is_encrypted:
             found.append("connections are not encrypted: who can read them can send a signed request again")
         return found

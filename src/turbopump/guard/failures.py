@@ -1,8 +1,9 @@
 """Back-off after failed signatures, so that a secret cannot be guessed by trying.
 
 In: failures and successes of identification, with address, name and time. Out: a refusal while a name is to
-wait. An entry belongs to an address together with the name that was claimed: others behind the same address, and the
-same user elsewhere, are served. Pure but for what its caller passes: no clock, no log line.
+wait. An entry belongs to an address together with the name that was claimed: others behind the same
+address, and the same user elsewhere, are served. Pure but for what its caller passes: no clock, no log
+line.
 """
 
 from collections import OrderedDict
@@ -16,7 +17,7 @@ MAX_WAIT_S = 30.0
 FORGET_S = 600.0
 MAX_ENTRIES = 10_000  # about 2 MB; beyond it the one that failed longest ago is dropped
 MAX_NAMES_PER_ADDRESS = 100  # further names of an address share one entry
-ANY_NAME = ""
+ANY_NAME = "\0"  # no name of a user
 
 
 @dataclass(slots=True)
@@ -83,4 +84,4 @@ class FailedSignatures:
 def _wait_s(count: int) -> float:
     if count <= FREE_FAILURES:
         return 0.0
-    return min(FIRST_WAIT_S * 2 ** min(count - FREE_FAILURES - 1, 20), MAX_WAIT_S)
+    return min(FIRST_WAIT_S * 2.0 ** min(count - FREE_FAILURES - 1, 20), MAX_WAIT_S)

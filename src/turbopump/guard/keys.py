@@ -1,7 +1,7 @@
-"""Where the key of stored secrets comes from: the configuration, a file of the operator, or one that is made once.
+"""Where the key of stored secrets comes from: the configuration, a file, or one that is made once.
 
-In: the configuration and the directory of the users. Out: the key, and warnings. A key file is never written
-over.
+In: the configuration and the directory of the users. Out: the key, and warnings. A key file is never
+written over.
 """
 
 from turbopump.guard.cipher import new_key, parse_key

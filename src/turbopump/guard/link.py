@@ -1,9 +1,9 @@
 """The gate: a link of the routers' `before` chain that every request passes, on brokers and name servers.
 
-In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and what
-he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures, quotas, audit
-lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a connection, so that a
-change of a user counts from the next request on.
+In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and
+what he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures,
+quotas, audit lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a
+connection, so that a change of a user counts from the next request on.
 """
 
 import logging
@@ -15,6 +15,7 @@ from turbopump.auth.needs import needs_of, needs_of_stored
 from turbopump.auth.resources import Need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
+from turbopump.guard.config import ABOUT_ACCESS
 from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.signed_sends import CODES, Read, SignedSends
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 5
+SOURCE = "access source"
+"""Attribute of a connection."""
 
 
 class Permit(Protocol):
@@ -60,11 +63,13 @@ class AccessLink:
         clock: Clock,
         unchecked: frozenset[int] = frozenset(),
         unauthorized: frozenset[int] = frozenset(),
+        is_dry_run: bool = False,
         read_send: Read | None = None,
     ) -> None:
         """`access` returns the users or accounts as they are now; `read_send` reads a signed plain send.
 
-        Codes of `unchecked` need no identity, those of `unauthorized` no permission.
+        Codes of `unchecked` need no identity, those of `unauthorized` no permission. In a dry run nothing is
+        refused but requests about access control itself; what would be refused is noted.
         """
         self._access = access
         self._cluster = cluster
@@ -74,6 +79,7 @@ class AccessLink:
         self._clock = clock
         self._unchecked = unchecked
         self._unauthorized = unauthorized
+        self._is_dry_run = is_dry_run
         # Sends that need no check, or an audit line each, are not served together.
         together = not audit.grants and CODES.isdisjoint(unchecked | unauthorized)
         self._sends = (
@@ -85,11 +91,14 @@ class AccessLink:
         """Raises Refused unless the sender is known, may do this, and is within his quota."""
         if command.code in self._unchecked:
             return
-        source = source_of(connection)
-        identity = self._identify(command, source)
-        if command.code not in self._unauthorized:
-            self._authorize(command, identity, source)
-        self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+        try:
+            source = source_of(connection)
+            identity = self._identify(command, source)
+            if command.code not in self._unauthorized:
+                self._authorize(command, identity, source)
+            self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+        except Refused as refused:
+            self._refuse(command, connection, refused)
 
     def permits_plain_sends(self, connection: Connection) -> bool:
         """Returns False: each send names its user and its topic, so each is checked."""
@@ -114,13 +123,23 @@ class AccessLink:
         source = source_of(request.connection)
         real_topic = properties.find(record.properties, properties.REAL_TOPIC)
         needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
-        self._decide(command, self._identify(command, source), needs, source)
+        try:
+            self._decide(command, self._identify(command, source), needs, source)
+        except Refused as refused:
+            self._refuse(command, request.connection, refused)
 
     def name_of(self, request: Request[Any]) -> Identity | None:
         """Returns who sent a request that has passed, for handlers that serve super users only."""
         if request.command.code in self._unchecked:
             return None
         return self._identify(request.command, source_of(request.connection))
+
+    def _refuse(self, command: Command, connection: Connection, refused: Refused) -> None:
+        """Raises the refusal; in a dry run only logs it, but for requests about access control itself."""
+        if not self._is_dry_run or command.code in ABOUT_ACCESS:
+            raise refused
+        text = "Dry run: request %d of %s would be refused: %.300s"
+        self._refused.log(self._clock.monotonic(), text, command.code, connection, refused.remark)
 
     def _identify(self, command: Command, source: Source) -> Identity:
         ext = command.ext or {}
@@ -167,12 +186,22 @@ class AccessLink:
     def _note(
         self, command: Command, name: str, source: Source, refused: Refused, needs: Sequence[Need] = ()
     ) -> None:
-        self._audit.refused(name, source.address, command.code, refused.remark, _text(needs))
+        passes = self._is_dry_run and command.code not in ABOUT_ACCESS
+        note = self._audit.would_refuse if passes else self._audit.refused
+        note(name, source.address, command.code, refused.remark, _text(needs))
 
 
 def source_of(connection: Connection) -> Source:
-    """Returns where requests of a connection come from: the peer's address, a user's verified certificate."""
-    return Source(connection.peer[0], getattr(connection, "certificate", ""))
+    """Returns where requests of a connection come from: the peer's address, a user's verified certificate.
+
+    Neither changes while a connection lives, so it is kept there: 0.4 of 4.6 µs for the check of a send.
+    """
+    source = connection.attributes.get(SOURCE)
+    if isinstance(source, Source):
+        return source
+    made = Source(connection.peer[0], connection.certificate)
+    connection.attributes[SOURCE] = made
+    return made
 
 
 def _text(needs: Sequence[Need]) -> str:

@@ -1,4 +1,4 @@
-"""Files with secrets: replaced as a whole, readable by the user of this process alone, and what others may read.
+"""Files with secrets: replaced as a whole, readable by the user of this process alone.
 
 In: a path and bytes. Out: a file of mode 600 that is either the old one or the new one after a crash.
 """

@@ -1,9 +1,9 @@
 """Quotas of users: bytes and requests in a second, and connections.
 
-In: who sends how much, and when. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket of one second:
-it may be emptied at once, and a request that is larger than what is left is served and paid later, so that one
-larger than the bucket is possible at all. Super users have a quota only by name, not by `*`: servers are
-super users.
+In: who sends how much, and when. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket of one
+second: it may be emptied at once, and a request that is larger than what is left is served and paid later,
+so that one larger than the bucket is possible at all. Super users have a quota only by name, not by `*`:
+servers are super users.
 """
 
 from collections import OrderedDict
@@ -89,7 +89,7 @@ class UserQuotas:
         return bucket
 
     def _drop_idle(self) -> None:
-        """Drops the bucket of the user that was idle longest, of those without a connection if there is one."""
+        """Drops the bucket of the user that was idle longest; one without a connection if there is one."""
         idle = next((name for name, bucket in self._buckets.items() if not bucket.connections), None)
         del self._buckets[next(iter(self._buckets)) if idle is None else idle]
 

@@ -1,7 +1,7 @@
 """Handlers of requests about users and policies of 5.x (3001 to 3010), with Apache's texts.
 
-In: requests that have passed the gate. Out: a changed book of users, or what it says; never a password, which
-Apache's servers answer in clear. What only a super user may change, `auth.book` knows.
+In: requests that have passed the gate. Out: a changed book of users, or what it says; never a password,
+which Apache's servers answer in clear. What only a super user may change, `auth.book` knows.
 """
 
 import logging

@@ -1,10 +1,12 @@
 """The users and policies of a server: their file, changes one after another, and copies for other brokers.
 
-    users.json    {"users":[{"name":"alice","secrets":["v1:…"],"type":"Normal","status":"enable","policies":[…]}]}
+    users.json    {"users": [{"name": "alice", "secrets": ["v1:…"], "type": "Normal",
+                              "status": "enable", "policies": […]}]}
 
-In: changes of requests, or the contents of the master's file. Out: the `Access` that decides, and the contents for
-slaves. Secrets are encrypted in the file (`cipher.py`), and contents travel as they are in the file: a DLedger
-group keeps them in its log, where they must not be in clear. So all brokers of a group need the same key.
+In: changes of requests, or the contents of the master's file. Out: the `Access` that decides, and the
+contents for slaves. Secrets are encrypted in the file (`cipher.py`), and contents travel as they are in the
+file: a DLedger group keeps them in its log, where they must not be in clear. So all brokers of a group need
+the same key.
 """
 
 import asyncio
@@ -179,7 +181,10 @@ class UserTable:
     # users of the configuration
 
     def _migrate(self) -> list[str]:
-        """Makes users of the accounts that are none yet; returns what could not be kept. Raises AccessFileFault."""
+        """Makes users of the accounts that are none yet; returns what could not be kept.
+
+        Raises AccessFileFault.
+        """
         files = AccountFiles(self._config.accounts_dir, self._disk)
         accounts, _ = accounts_of(files.parse(files.read()))
         try:

@@ -12,12 +12,15 @@ from typing import Any
 from turbopump.guard.config import KEYS, SECRET_KEYS, AccessConfig, TextNotAccepted, check_access
 from turbopump.protocol.addresses import MAX_PORT
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
+from turbopump.remoting import tls_settings
+from turbopump.remoting.tls_settings import TlsSettings
 
 PROTECTED = (
     *("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "nameServerReads", "clusterName"),
     *KEYS,
+    *tls_settings.BY_NAME,
 )
-"""Keys that request 318 must not change: paths, and all of access control."""
+"""Keys that request 318 must not change: paths, and all of access control and TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class NamesrvConfig:
     """The name of the cluster in policies such as `Cluster:DefaultCluster`."""
 
     access: AccessConfig = field(default_factory=AccessConfig)
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     @classmethod
     def below_home(cls, home: str) -> "NamesrvConfig":
@@ -96,6 +100,7 @@ def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, 
     """Returns `config` changed by properties text, and the list of unknown keys; raises ConfigError."""
     changes: dict[str, Any] = {}
     access: dict[str, Any] = {}
+    tls = config.tls
     unknown = []
     for entry in parse_properties(text):
         setting = SETTINGS.get(entry.key)
@@ -103,20 +108,25 @@ def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, 
             changes[setting[0]] = setting[1](entry)
         elif (key := KEYS.get(entry.key)) is not None:
             access[key.field] = _access_value(entry)
+        elif entry.key in tls_settings.BY_NAME:
+            tls = tls_settings.changed(tls, entry.key, entry.value, entry.line)
         elif entry.key not in WITHOUT_EFFECT:
             unknown.append(entry.key)
+    if not tls.config_file:  # else it may have what is missing
+        tls_settings.check(tls)
     if access:
         changes["access"] = replace(config.access, **access)
-    changed = replace(config, **changes)
+    changed = replace(config, **changes, tls=tls)
     if (fault := check_access(changed.access)) is not None:
         raise ConfigError(fault.why, fault.key, 0)
     return changed, unknown
 
 
 def properties(config: NamesrvConfig) -> dict[str, str]:
-    """Returns all settings as texts, by Apache's property names; secrets as a mask."""
+    """Returns all settings but passwords of TLS as texts, by Apache's property names; secrets as a mask."""
     own = {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
-    return own | {name: key.show(getattr(config.access, key.field)) for name, key in KEYS.items()}
+    access = {name: key.show(getattr(config.access, key.field)) for name, key in KEYS.items()}
+    return own | access | tls_settings.shown(config.tls)
 
 
 def stored_properties(config: NamesrvConfig, before: bytes) -> dict[str, str]:
@@ -124,17 +134,19 @@ def stored_properties(config: NamesrvConfig, before: bytes) -> dict[str, str]:
 
     Those that came another way are not written.
     """
-    kept = {entry.key: entry.value for entry in parse_properties(before) if entry.key in SECRET_KEYS}
+    secrets = SECRET_KEYS | {name for name in tls_settings.BY_NAME if "password" in name.lower()}
+    kept = {entry.key: entry.value for entry in parse_properties(before) if entry.key in secrets}
     return properties(config) | dict.fromkeys(SECRET_KEYS, "") | kept
 
 
 def known_keys() -> tuple[str, ...]:
-    return (*SETTINGS, *KEYS, *sorted(WITHOUT_EFFECT))
+    return (*SETTINGS, *KEYS, *(key.name for key in tls_settings.KEYS), *sorted(WITHOUT_EFFECT))
 
 
 def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
     """Returns the keys in properties text that request 318 (update configuration) must not change."""
     black_list = {*PROTECTED, *(key.strip() for key in config.config_black_list.split(";"))}
+    black_list |= tls_settings.BY_NAME.keys()
     return [entry.key for entry in parse_properties(text) if entry.key in black_list]
 
 
@@ -243,4 +255,6 @@ WITHOUT_EFFECT = frozenset(
     )
 )
 
-assert {name for name, _ in SETTINGS.values()} | {"access"} == {one.name for one in fields(NamesrvConfig)}
+assert {name for name, _ in SETTINGS.values()} | {"access", "tls"} == {
+    one.name for one in fields(NamesrvConfig)
+}

@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable
 
 from turbopump.auth.needs import OPEN_AT_NAME_SERVER
-from turbopump.guard.control import AccessControl, ControlPlace, signer_of
+from turbopump.auth.signature import Credentials
+from turbopump.auth.signer import Signer
+from turbopump.guard.control import AccessControl, ControlPlace
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValueTable
 from turbopump.namesrv.requests import NamesrvHandlers
@@ -24,6 +26,7 @@ from turbopump.remoting.http import TEXT, HttpServer, name_server_pages
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.remoting.tls import networks_of
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.network import Network, descriptor_limit
@@ -45,21 +48,32 @@ class NameServer:
         disk: Disk,
         servers: int = 1,
         host: str = "",
+        credentials: Credentials | None = None,
     ) -> None:
-        """`servers`: how many share this process's descriptors; `host`: its address for others, if known."""
+        """`servers`: how many share this process's descriptors; `host`: its address for others, if known.
+
+        What it tells brokers is signed with `credentials`; without, with those of the configuration.
+        Raises ConfigError for TLS settings or files that cannot be used.
+        """
         self._clock = clock
         self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValueTable(disk, config.kv_config_path)
         self._requests = NamesrvHandlers(
             config, self._routes, self._values, clock, disk, self._removed, self._notify
         )
+        limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
+        self._network = network
+        self._networks = networks_of(config.tls, network, disk)
+        for warning in self._networks.warnings:
+            log.warning(warning)
         self._control = self._access_control(config, disk)
         self._router = self._guarded_router()
-        limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
-        self._server = Server(self._router, network, clock, limits)
-        self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
+        self._server = Server(self._router, self._networks.requests, clock, limits)
+        pages = {**name_server_pages(self._addresses), "/health": self._health}
+        self._http = HttpServer(pages, self._networks.pages)
         self._host = host
-        self._client = Client(network, clock, sign=signer_of(config.access))
+        own = credentials or config.access.inner_credentials
+        self._client = Client(self._networks.requests, clock, sign=None if own is None else Signer(own))
         self._notices = Tasks(log)
         self._tasks = Tasks(log)
         self._is_stopping = False
@@ -69,6 +83,10 @@ class NameServer:
     def on_routes_changed(self, callback: Callable[[], None] | None) -> None:
         """Sets the function that is called whenever the queues of a topic change."""
         self._routes.on_change = callback
+
+    def to_itself(self) -> Network | None:
+        """Returns a network on which this process reaches its own port; None: it has no certificate."""
+        return self._networks.to_itself(self._network)
 
     async def start(self) -> int:
         """Loads the key-value table and listens; returns the port. Raises OSError if an address is taken."""
@@ -86,6 +104,7 @@ class NameServer:
         self._tasks.start(self._expire(), name="expire brokers")
         for work in () if self._control is None else self._control.tasks:
             self._tasks.start(work(), name="access control")
+        self._tasks.start(self._networks.watch(self._clock), name="reload TLS certificates")
         log.info("Name server listens on %s:%d", config.bind_address, self.port)
         return self.port
 
@@ -109,6 +128,7 @@ class NameServer:
             cluster=config.cluster_name,
             directory=os.path.dirname(config.kv_config_path),
             open_codes=OPEN_AT_NAME_SERVER if config.name_server_reads == "open" else frozenset(),
+            is_encrypted=self._networks.is_enforcing,
         )
         return AccessControl(config.access, place, disk, asyncio.to_thread, self._clock)
 

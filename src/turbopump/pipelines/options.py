@@ -45,6 +45,8 @@ class FormatOption:
     default: Any = None
     aliases: tuple[str, ...] = ()
     help: str = ""
+    is_secret: bool = False
+    """Whether its value is in no text."""
 
 
 class FormatOptions:
@@ -73,7 +75,8 @@ class FormatOptions:
         try:
             self._values[option.name] = option.read(text)
         except ValueError as error:
-            raise BadOption(f"option {refusal(word, text, error)}") from None
+            shown = "(hidden)" if option.is_secret else text
+            raise BadOption(f"option {refusal(word, shown, error)}") from None
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

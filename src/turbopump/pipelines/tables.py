@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from turbopump.pipelines.credentials import SECRET_WORDS, words_of
 from turbopump.pipelines.options import BadOption, FormatOption, FormatOptions, is_of_table, own_options
 
 STORED = "rocketmq.options"
@@ -22,7 +23,6 @@ VARCHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
 checks it.
 """
 MAX_VARCHAR_LENGTH = (1 << 31) - 1
-SECRET = "tlskeypassword"
 
 
 def with_options(
@@ -35,12 +35,12 @@ def with_options(
     if not is_of_table(given):
         return schema
     found = own_options(given)
-    if SECRET in found:
+    every = {option.name: option for table in tables for option in table}
+    if secrets := sorted(_canonical(name, every.values()) for name in found if name in SECRET_WORDS):
         raise BadOption(
             "a table's options are stored in Spark's catalog, where others can read them: give "
-            "tlsKeyPassword to each query instead, WITH (`tlsKeyPassword` = '...')"
+            f"{secrets[0]} to each query instead, WITH (`{secrets[0]}` = '...')"
         )
-    every = {option.name: option for table in tables for option in table}
     unknown = {name: found[name] for name in found if not _is_known(name, tables)}
     FormatOptions(every.values(), unknown, format)  # raises BadOption for the first of them
     return _carrying(schema, found)
@@ -100,6 +100,12 @@ def _carrying(schema: Any, options: dict[str, str]) -> Any:
     metadata = {**(old.metadata or {}), STORED: json.dumps(options, sort_keys=True)}
     fields[at] = StructField(old.name, kind, old.nullable, metadata)
     return StructType(fields)
+
+
+def _canonical(name: str, options: Iterable[FormatOption]) -> str:
+    """Returns an option's name as it is declared, from one of its names in lower case."""
+    found = (option.name for option in options if name in words_of([option]))
+    return next(found, name)
 
 
 def _is_known(name: str, tables: Iterable[tuple[FormatOption, ...]]) -> bool:

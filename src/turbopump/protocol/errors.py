@@ -5,7 +5,7 @@ response by the router, rebuilt as the same class in a client by `refusal`. Deco
 classes and no other exception.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from turbopump.protocol.access_refusals import access_refusal
 from turbopump.protocol.codes import ResponseCode
@@ -114,7 +114,7 @@ class AccessRefused(NoPermission):
     def __str__(self) -> str:
         return f"{_name(self.code)}: {self.reason}; {self.advice}"
 
-    def __reduce__(self) -> tuple[type["AccessRefused"], tuple[int, str, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return AccessRefused, (self.code, self.remark, self.reason, self.advice)
 
 

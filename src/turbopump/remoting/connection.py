@@ -95,6 +95,7 @@ class Connection(asyncio.Protocol):
         "_waits_since",
         "attributes",
         "bytes_in_flight",
+        "certificate",
         "in_flight",
         "is_closing",
         "local",
@@ -139,6 +140,8 @@ class Connection(asyncio.Protocol):
         self.peer: tuple[str, int] = UNKNOWN_ADDRESS
         self.local: tuple[str, int] = UNKNOWN_ADDRESS
         self.peer_host = b""
+        self.certificate = ""
+        """The user in the peer's verified certificate; "" without one."""
         self.attributes: dict[str, object] = {}
         self.on_closed: list[Callable[[Connection], None]] = []
 
@@ -286,9 +289,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(self._limits.output_high, self._limits.output_low)
-        self.peer = _address(transport.get_extra_info("peername"))
+        self.peer = peer_address(transport)
         self.local = _address(transport.get_extra_info("sockname"))
         self.peer_host = pack_peer(self.peer)
+        self.certificate = transport.get_extra_info("certificate_user") or ""
 
     def eof_received(self) -> None:
         """Lets the transport close when the peer ends its side: half-open connections have no use here."""
@@ -559,6 +563,11 @@ def pack_peer(peer: tuple[str, int]) -> bytes:
     if not ip:
         return bytes(8)
     return pack_host(ip, port)
+
+
+def peer_address(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    """Returns IP and port of the other side."""
+    return _address(transport.get_extra_info("peername"))
 
 
 def _address(name: object) -> tuple[str, int]:

@@ -14,7 +14,16 @@ from typing import TypeVar
 
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import PRIVATE_MODE, AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
+from turbopump.runtime.disk import (
+    PRIVATE_MODE,
+    AlreadyLocked,
+    Buffer,
+    Entry,
+    Lock,
+    MappedFile,
+    PlainFile,
+    Usage,
+)
 from turbopump.testing.memory import MemoryLock
 from turbopump.testing.simulated_files import DirectoryTree, PendingSync, SimulatedFile, Survival, parent_of
 

@@ -23,8 +23,11 @@ def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
 def _checked(key: str, value: object) -> str:
     if key in DECIDED:
         raise ValueError(f"{key} is set by the cluster; leave it out")
-    if settings.ALIASES.get(key, key) not in settings.SETTINGS:
+    row = settings.SETTINGS.get(settings.canonical(key))
+    if row is None:
         raise ValueError(_unknown(key))
+    if row.path.startswith("tls."):
+        raise ValueError(f"{key} has no effect here: connections of an embedded cluster are plain")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

@@ -1,20 +1,31 @@
-"""A broker with access control in virtual time: what is refused, what is allowed, on every way to a handler."""
+"""A broker with access control in virtual time: what is refused and what is allowed, on every way."""
 
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, letters, records, running
-from tests.unit.guard.kit import ALICE, INNER, NOBODY, ROOT, GuardedDesk, guarded, guarded_broker, recorded_routers
+from tests.unit.guard.kit import (
+    ALICE,
+    INNER,
+    NOBODY,
+    ROOT,
+    GuardedDesk,
+    guarded,
+    guarded_broker,
+    recorded_routers,
+)
 
 from turbopump.auth.signature import Credentials
 from turbopump.compiled import twins
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command
+from turbopump.remoting.accepted import AcceptedConnection
+from turbopump.remoting.tls_settings import TlsSettings
 
 NO_PERMISSION, SYSTEM_BUSY = 16, 2
 PULL = {
@@ -63,7 +74,9 @@ ROWS = {
     "a pull": Row(Code.PULL_MESSAGE, PULL, READ),
     "a query by key": Row(Code.QUERY_MESSAGE, KEYS, (("Topic:T", "Get"),), answers=(22,)),
     "a commit": Row(
-        Code.UPDATE_CONSUMER_OFFSET, OFFSET | {"commitOffset": 0}, (("Topic:T", "Update"), ("Group:G", "Update"))
+        Code.UPDATE_CONSUMER_OFFSET,
+        OFFSET | {"commitOffset": 0},
+        (("Topic:T", "Update"), ("Group:G", "Update")),
     ),
     "a committed offset": Row(
         Code.QUERY_CONSUMER_OFFSET, OFFSET, (("Topic:T", "Get"), ("Group:G", "Get")), answers=(0, 22)
@@ -188,9 +201,9 @@ async def test_a_message_by_its_offset_needs_a_right_to_its_own_topic() -> None:
             "User:alice has no permission to access Topic:T from 127.0.0.1, no matched policies.",
         )
         await desk.grant(ALICE, "Topic:T", "Get")
-        assert [record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))] == [
-            b"first"
-        ]
+        assert [
+            record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))
+        ] == [b"first"]
 
 
 @virtual
@@ -224,6 +237,25 @@ async def test_a_message_of_a_foreign_topic_cannot_be_sent_back_to_ones_own_grou
         assert (refused.code, "Topic:T" in (refused.remark or "")) == (NO_PERMISSION, True)
         await desk.grant(ALICE, "Topic:T", "Sub")
         assert (await desk.ask(ALICE, Code.CONSUMER_SEND_MSG_BACK, back)).code == 0
+
+
+@virtual
+async def test_a_message_of_a_foreign_topic_is_not_relayed_to_ones_own_consumer() -> None:
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        await desk.grant(ALICE, "Group:G", "Sub")
+        await desk.grant(ALICE, "Topic:Mine", "Sub")
+        asked = {
+            "consumerGroup": "G",
+            "clientId": "c",
+            "topic": "Mine",
+            "msgId": "7F00000100002A9F0000000000000000",
+        }
+        refused = await desk.ask(ALICE, Code.CONSUME_MESSAGE_DIRECTLY, asked)
+        assert (refused.code, "Topic:T" in (refused.remark or "")) == (NO_PERMISSION, True)
+        await desk.grant(ALICE, "Topic:T", "Sub")
+        passed = await desk.ask(ALICE, Code.CONSUME_MESSAGE_DIRECTLY, asked)
+        assert passed.remark == "The Consumer <G> <c> not online"
 
 
 @virtual
@@ -273,3 +305,64 @@ async def test_users_of_another_key_stop_the_start_and_nothing_is_written_over()
 async def test_the_inner_credentials_are_a_super_user() -> None:
     async with guarded_broker() as desk:
         assert (await desk.ask(INNER, Code.GET_BROKER_CONFIG)).code == 0
+
+
+@virtual
+async def test_a_dry_run_refuses_only_requests_about_access_and_notes_what_would_be_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with guarded_broker(guarded(authDryRun="true")) as desk:
+        for who in (None, Credentials("eve", "guessed"), ALICE):
+            assert (await desk.ask(who, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+        assert (await desk.ask(None, Code.VIEW_MESSAGE_BY_ID, {"offset": 0})).code == 0
+        for who in (None, Credentials("root", "guessed"), ALICE):
+            assert (await desk.ask(who, Code.AUTH_LIST_USER)).code == NO_PERMISSION
+        disk = desk.desk.disk
+    lines = [json.loads(line) for line in disk.read("/store/config/access-audit.jsonl").splitlines()]
+    noted = [(line["event"], line["user"], line.get("code")) for line in lines]
+    assert noted[-8:] == [
+        ("would-refuse", "", 310),
+        ("would-refuse", "eve", 310),
+        ("would-refuse", "alice", 310),
+        ("would-refuse", "", 33),
+        ("would-refuse", "", 33),
+        ("refused", "", 3005),
+        ("refused", "root", 3005),
+        ("refused", "alice", 3005),
+    ]
+    assert "a dry run (authDryRun): nothing is refused" in caplog.text
+    assert "Dry run: request 310 of 127.0.0.1" in caplog.text
+
+
+@virtual
+async def test_the_name_in_a_verified_certificate_is_a_user_whose_requests_need_no_signature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = AcceptedConnection.connection_made
+
+    def with_certificate(connection: AcceptedConnection, transport: asyncio.BaseTransport) -> None:
+        made(connection, transport)
+        connection.certificate = names.pop(0) if names else ""
+
+    names: list[str] = []
+    monkeypatch.setattr(AcceptedConnection, "connection_made", with_certificate)
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        for name, code in (("alice", 0), ("nobody", NO_PERMISSION), ("stranger", NO_PERMISSION)):
+            names.append(name)
+            visitor = desk.desk.visitor()
+            answer = await desk.ask(None, Code.SEND_MESSAGE_V2, letters("T"), b"x", visitor)
+            assert answer.code == code, answer.remark
+            await visitor.close()
+
+
+@virtual
+async def test_a_broker_that_only_takes_tls_warns_of_no_plain_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for mode, count in (("permissive", 1), ("enforcing", 0)):
+        caplog.clear()
+        config = replace(guarded(), tls=TlsSettings(server_mode=mode, test_mode=True))  # type: ignore[arg-type]
+        async with running(config):
+            pass
+        assert caplog.text.count("connections are not encrypted") == count

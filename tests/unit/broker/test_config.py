@@ -269,3 +269,39 @@ def test_open_transactions_are_asked_about_every_30_s_by_default() -> None:
     """As 5.x; 4.x asked every 60 s. A file may say otherwise, in milliseconds."""
     assert load("").config.transactions.check_interval_ms == 30_000
     assert load("transactionCheckInterval=60000").config.transactions.check_interval_ms == 60_000
+
+
+TLS_FILES = b"tlsServerCertPath=/pem/cert\ntlsServerTrustCertPath=/pem/ca\n"
+
+
+def test_tls_is_set_by_our_keys_and_by_the_names_of_apache() -> None:
+    ours = load(TLS_FILES + b"tlsServerMode=enforcing\ntlsEnable=true\ntlsServerKeyPassword=hush")
+    apache = load(
+        b"tls.server.certPath=/pem/cert\ntls.server.trustCertPath=/pem/ca\ntls.server.mode=enforcing\n"
+        b"useTLS=true\ntls.server.keyPassword=hush"
+    )
+    assert ours.config.tls == apache.config.tls
+    assert ours.config.tls.mode == "enforcing"
+    assert ours.config.tls.enabled
+    assert ours.warnings == apache.warnings == ()
+
+
+def test_no_password_of_a_key_is_printed() -> None:
+    assert "hush" not in printed(load(TLS_FILES + b"tlsServerKeyPassword=hush").config)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"tlsServerMode=enforced", "line 1: tlsServerMode: must be disabled or permissive or enforcing"),
+        (b"tlsServerMode=enforcing", "line 1: tlsServerMode: enforcing needs a certificate"),
+        (b"\ntls.server.certpath=/x", "line 2: tls.server.certpath: unknown key"),
+    ],
+)
+def test_tls_that_cannot_be_as_configured_stops_the_start(text: bytes, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(text)
+
+
+def test_a_file_of_tls_settings_may_have_what_the_keys_lack() -> None:
+    assert load(b"tlsServerMode=enforcing\ntlsConfigFile=/etc/tls.properties").config.tls.config_file

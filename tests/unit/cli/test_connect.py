@@ -1,11 +1,14 @@
+import asyncio
 import errno
+import os
 import socket
 
 import pytest
 
+from turbopump.cli import connect
 from turbopump.cli.connect import explaining_no_answer
 from turbopump.cli.failures import CommandFailure
-from turbopump.client.errors import NoNameServer, SendFailed, TopicUnknown, Try, Unreachable
+from turbopump.client.errors import InvalidArgument, NoNameServer, SendFailed, TopicUnknown, Try, Unreachable
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import NoPermission
 
@@ -71,3 +74,23 @@ def test_an_address_is_a_host_and_a_port(address: str, parts: tuple[str, int]) -
 def test_what_no_resolver_and_no_socket_takes_is_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="an address must be host:port"):
         split_address(address)
+
+
+def test_commands_sign_with_the_credentials_of_settings_and_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TURBOPUMP_CONFIG", os.devnull)
+
+    async def signer_of_a_client() -> object:
+        client = connect.client()
+        await client.close()
+        return client._sign
+
+    assert asyncio.run(signer_of_a_client()) is None
+    monkeypatch.setenv("TURBOPUMP_ACCESS_KEY", "joe")
+    monkeypatch.setenv("TURBOPUMP_SECRET_KEY", "Geheim-1")
+    assert repr(asyncio.run(signer_of_a_client())) == "Signer('joe')"
+    monkeypatch.delenv("TURBOPUMP_ACCESS_KEY")
+    with pytest.raises(InvalidArgument, match="TURBOPUMP_ACCESS_KEY is missing") as caught:
+        asyncio.run(signer_of_a_client())
+    assert "Geheim" not in str(caught.value)

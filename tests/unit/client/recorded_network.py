@@ -31,12 +31,21 @@ class RecordedNetwork:
     async def resolve(self, host: str) -> str:
         return await self.network.resolve(host)
 
+    def remoting_requests(self) -> list[Command]:
+        """Returns `requests` without connections of another protocol, as those on which logs are copied."""
+        return RecordedNetwork(self.network, [data for data in self.written if _is_remoting(data)]).requests()
+
     def requests(self) -> list[Command]:
         """Returns every request that was written, those of one connection in their order."""
         frames: list[Frame] = []
         for data in self.written:
             assert cut(bytes(data), frames) == len(data)
         return [command for command in map(decode, frames) if not command.is_response]
+
+
+def _is_remoting(data: bytearray) -> bool:
+    """Returns whether the bytes begin with a frame whose header is JSON."""
+    return data[8:9] == b"{"
 
 
 class _Recorded(asyncio.Protocol):

@@ -90,7 +90,7 @@ class GuardedDesk:
 
 @contextlib.asynccontextmanager
 async def guarded_broker(config: BrokerConfig | None = None, **changes: Any) -> AsyncIterator[GuardedDesk]:
-    """A broker with access control in virtual time: root and inner are super users, alice and nobody have no right."""
+    """A broker with access control: root and inner are super users, alice and nobody have no right."""
     async with running(config or guarded(), **changes) as desk:
         found = GuardedDesk(desk)
         if changes.get("disk") is None:

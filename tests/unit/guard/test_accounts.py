@@ -1,16 +1,30 @@
-"""A broker with the accounts of 4.x: its files, their reload, requests 50 to 54, and holes of Apache's."""
+"""A broker with the accounts of 4.x: its files, their reload, requests 50 to 54."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from tests.kit import virtual
-from tests.unit.broker.desk import CONFIG, letters, running
+from tests.unit.broker.desk import CONFIG, running
+from tests.unit.guard.accounts_kit import (
+    ADMIN,
+    DELETE_FAILED,
+    MAIN,
+    MAIN_TEXT,
+    NO_PERMISSION,
+    SECRETS,
+    TEAM,
+    TEAMUSER,
+    UPDATE_FAILED,
+    USER,
+    WHITE_FAILED,
+    a_disk,
+    accounts_broker,
+    sends,
+)
 from tests.unit.guard.kit import GuardedDesk
 
 from turbopump.auth.signature import Credentials
@@ -20,55 +34,10 @@ from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock
 
-NO_PERMISSION, UPDATE_FAILED, DELETE_FAILED, WHITE_FAILED = 16, 209, 210, 211
-MAIN, TEAM = "/conf/plain_acl.yml", "/conf/acl/deep/team.yml"
-ADMIN = Credentials("administrator", "admin-secret-word")
-USER = Credentials("plainuser", "plain-secret-word")
-TEAMUSER = Credentials("teamuser", "team-secret-word")
-SECRETS = tuple(one.secret_key for one in (ADMIN, USER, TEAMUSER))
-
-MAIN_TEXT = """
-globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: administrator
-  secretKey: admin-secret-word
-  admin: true
-- accessKey: plainuser
-  secretKey: plain-secret-word
-  defaultGroupPerm: SUB
-  topicPerms: [T=PUB, R=SUB]
-"""
-TEAM_TEXT = """
-accounts:
-- accessKey: teamuser
-  secretKey: team-secret-word
-  defaultTopicPerm: PUB|SUB
-  defaultGroupPerm: SUB
-"""
-ACCOUNTS = replace(CONFIG, access=AccessConfig(accounts=True, accounts_dir="/conf"))
-
-
-def a_disk(main: str = MAIN_TEXT, team: str = TEAM_TEXT) -> SimulatedDisk:
-    disk = SimulatedDisk(Chance(1), VirtualClock())
-    disk.write(MAIN, main.encode(), private=True)
-    disk.write(TEAM, team.encode(), private=True)
-    disk.write("/conf/acl/tools.yml", b"accessKey: x\nsecretKey: y\n")
-    return disk
-
-
-@contextlib.asynccontextmanager
-async def broker(disk: SimulatedDisk | None = None) -> AsyncIterator[GuardedDesk]:
-    async with running(ACCOUNTS, disk or a_disk()) as desk:
-        yield GuardedDesk(desk)
-
-
-async def sends(desk: GuardedDesk, who: Credentials | None, topic: str = "T") -> int:
-    return (await desk.ask(who, Code.SEND_MESSAGE_V2, letters(topic), b"x")).code
-
 
 @virtual
 async def test_accounts_of_all_files_send_what_they_may() -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         assert await sends(desk, None) == NO_PERMISSION
         assert await sends(desk, USER) == 0
         assert await sends(desk, USER, "Other") == NO_PERMISSION
@@ -81,7 +50,7 @@ async def test_accounts_of_all_files_send_what_they_may() -> None:
 async def test_a_changed_file_counts_after_five_seconds_and_a_broken_one_never(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         disk = desk.desk.disk
         disk.write(MAIN, MAIN_TEXT.replace("T=PUB", "T=DENY").encode())
         await asyncio.sleep(5.1)
@@ -113,7 +82,7 @@ async def test_a_changed_file_counts_after_five_seconds_and_a_broken_one_never(
 @virtual
 async def test_a_file_that_cannot_be_used_stops_the_start_and_is_named(main: str, why: str) -> None:
     with pytest.raises(Exception, match=MAIN) as raised:
-        async with broker(a_disk(main)):
+        async with accounts_broker(a_disk(main)):
             pass
     assert why in str(raised.value)
     assert not [secret for secret in SECRETS if secret in str(raised.value)]
@@ -122,70 +91,7 @@ async def test_a_file_that_cannot_be_used_stops_the_start_and_is_named(main: str
 @virtual
 async def test_a_missing_file_stops_the_start() -> None:
     with pytest.raises(Exception, match=r"/conf/plain_acl.yml does not exist"):
-        async with broker(SimulatedDisk(Chance(1), VirtualClock())):
-            pass
-
-
-@virtual
-async def test_hole_request_50_makes_any_account_an_administrator() -> None:
-    async with broker() as desk:
-        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "admin": "true"}
-        assert (await desk.ask(USER, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)).code == NO_PERMISSION
-        assert await sends(desk, USER, "Other") == NO_PERMISSION
-        assert b"admin: true\n- accessKey: plainuser" in desk.desk.disk.read(MAIN)
-
-
-@virtual
-async def test_hole_request_53_opens_the_broker_to_everybody() -> None:
-    async with broker() as desk:
-        asked = {"globalWhiteAddrs": "*"}
-        assert (await desk.ask(USER, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, asked)).code == NO_PERMISSION
-        assert await sends(desk, None) == NO_PERMISSION
-
-
-@virtual
-async def test_hole_request_54_answers_all_secrets() -> None:
-    async with broker() as desk:
-        assert (await desk.ask(USER, Code.GET_BROKER_CLUSTER_ACL_CONFIG)).code == NO_PERMISSION
-        shown = (await desk.done(ADMIN, Code.GET_BROKER_CLUSTER_ACL_CONFIG, {})).body
-        rows = json.loads(shown)["plainAccessConfigs"]
-        assert [row["accessKey"] for row in rows] == ["administrator", "plainuser", "teamuser"]
-        assert not [secret for secret in SECRETS if secret.encode() in shown]
-
-
-@virtual
-async def test_hole_request_50_answers_the_secret_in_its_remark() -> None:
-    async with broker() as desk:
-        for secret in ("abc", "correct-secret"):
-            asked = {"accessKey": "toolong-or-not", "secretKey": secret, "topicPerms": "T=NO"}
-            answer = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
-            assert answer.code == UPDATE_FAILED
-            assert secret not in (answer.remark or "")
-
-
-@virtual
-async def test_hole_request_50_loses_what_it_does_not_repeat() -> None:
-    async with broker() as desk:
-        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "SUB"}
-        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
-        assert await sends(desk, USER) == 0
-
-
-@virtual
-async def test_hole_a_bad_address_pattern_is_written_and_answered_with_success() -> None:
-    async with broker() as desk:
-        before = desk.desk.disk.read(MAIN)
-        for bad in ("300.1.1.1", "10.0.*", "{"):
-            answer = await desk.ask(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": bad})
-            assert answer.code == WHITE_FAILED, bad
-        assert desk.desk.disk.read(MAIN) == before
-
-
-@virtual
-async def test_hole_a_migrated_unknown_permission_allows_everything() -> None:
-    access = AccessConfig(authentication=True, migrates_accounts=True, accounts_dir="/conf")
-    with pytest.raises(Exception, match="PBU"):
-        async with running(replace(CONFIG, access=access), a_disk(MAIN_TEXT.replace("T=PUB", "T=PBU"))):
+        async with accounts_broker(SimulatedDisk(Chance(1), VirtualClock())):
             pass
 
 
@@ -208,7 +114,7 @@ async def test_accounts_become_users_of_5x_once(caplog: pytest.LogCaptureFixture
 
 @virtual
 async def test_accounts_are_created_changed_and_deleted_by_administrators() -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         new = Credentials("newaccount", "new-secret-word")
         asked: dict[str, Any] = {
             "accessKey": new.access_key,
@@ -233,8 +139,39 @@ async def test_accounts_are_created_changed_and_deleted_by_administrators() -> N
 
 
 @virtual
+async def test_requests_that_make_no_account_are_refused_in_the_words_of_apache() -> None:
+    async with accounts_broker() as desk:
+        new = {"accessKey": "newaccount", "secretKey": "new-secret-word"}
+        for ext, remark in (
+            (
+                {"accessKey": "abc", "secretKey": "1234567"},
+                "The accessKey=abc and secretKey cannot be null and length should longer than 6",
+            ),
+            (
+                {"accessKey": "newaccount"},
+                "The accessKey=newaccount and secretKey cannot be null and length should longer than 6",
+            ),
+            (
+                new | {"topicPerms": "T1"},
+                "Parse Resource format error for T1.\nThe expected resource format is 'Res=Perm'. "
+                "For example: topicA=SUB",
+            ),
+            (
+                new | {"groupPerms": "T1=PUB,T2=NO"},
+                "Parse resource permission error for T2=NO.\nThe expected permissions are 'SUB' or 'PUB' "
+                "or 'SUB|PUB' or 'PUB|SUB'.",
+            ),
+        ):
+            answer = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, ext)
+            assert (answer.code, answer.remark) == (UPDATE_FAILED, remark)
+        gone = await desk.ask(ADMIN, Code.DELETE_ACL_CONFIG)
+        text = "The accesskey[null] corresponding to accessConfig has been deleted failed."
+        assert (gone.code, gone.remark) == (DELETE_FAILED, text)
+
+
+@virtual
 async def test_white_addresses_are_set_in_the_file_that_is_named() -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         asked = {"globalWhiteAddrs": "10.0.0.{1,2},127.0.0.*", "aclFileFullPath": TEAM}
         await desk.done(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, asked)
         assert await sends(desk, None) == 0
@@ -246,7 +183,7 @@ async def test_white_addresses_are_set_in_the_file_that_is_named() -> None:
 
 @virtual
 async def test_versions_of_all_files_are_answered() -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         await desk.done(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": ""})
         answer = await desk.done(ADMIN, Code.GET_BROKER_CLUSTER_ACL_INFO, {})
         assert answer.ext is not None
@@ -258,7 +195,7 @@ async def test_versions_of_all_files_are_answered() -> None:
 
 @virtual
 async def test_a_change_that_cannot_be_written_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with broker() as desk:
+    async with accounts_broker() as desk:
 
         def full(*args: object, **more: object) -> None:
             raise OSError("no space left")
@@ -275,7 +212,7 @@ async def test_secrets_of_accounts_are_in_no_log_line_and_no_audit_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
-    async with broker() as desk:
+    async with accounts_broker() as desk:
         asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "PUB"}
         await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
         await desk.ask(USER, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
@@ -291,7 +228,7 @@ async def test_secrets_of_accounts_are_in_no_log_line_and_no_audit_line(
 async def test_files_that_others_can_read_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     disk = a_disk(MAIN_TEXT.replace("plain-secret-word", "12345678"))
     disk.write("/conf/acl/open.yml", b"accounts: []\n")
-    async with broker(disk):
+    async with accounts_broker(disk):
         pass
     assert "/conf/acl/open.yml can be read by every user of this machine: chmod 600" in caplog.text
     assert f"{MAIN} can be read" not in caplog.text

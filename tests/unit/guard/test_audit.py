@@ -1,6 +1,8 @@
 """The audit log: lines of JSON, in the background, with a bound and a count of what was lost."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,3 +113,22 @@ async def test_what_a_peer_chose_is_cut() -> None:
     await desk.log.close()
     (line,) = desk.lines()
     assert (len(line["user"]), len(line["why"])) == (audit.MAX_TEXT, audit.MAX_TEXT)
+
+
+@virtual
+async def test_lines_whose_writer_is_cancelled_are_written_all_the_same() -> None:
+    desk = Desk()
+
+    async def slow(work: Callable[..., None], *args: object) -> None:
+        await asyncio.sleep(1)
+        work(*args)
+
+    desk.log = AuditLog(PATH, desk.disk, slow, desk.clock)
+    writer = asyncio.create_task(desk.log.run())
+    desk.log.refused("alice", "10.0.0.7", 10, "no")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writer.cancel()
+    await desk.log.close()
+    assert [line["user"] for line in desk.lines()] == ["alice"]
+    assert desk.log.lost == 0

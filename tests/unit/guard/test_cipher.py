@@ -36,7 +36,7 @@ def test_a_secret_of_another_key_or_another_user_is_refused_without_being_shown(
 def test_a_key_is_32_bytes_in_base64_and_an_error_does_not_show_it() -> None:
     assert len(parse_key(new_key() + "\n", "the file")) == 32
     for text in ("", "secret-words", base64.b64encode(bytes(31)).decode()):
-        with pytest.raises(ValueError, match="^the file must hold 32 bytes in base64") as raised:
+        with pytest.raises(ValueError, match=r"^the file must hold 32 bytes in base64") as raised:
             parse_key(text, "the file")
         assert not text or text not in str(raised.value)
 

@@ -6,6 +6,7 @@ from turbopump.auth.signature import Credentials
 from turbopump.broker.config import BrokerConfig, ConfigError, load, show
 from turbopump.guard.config import KEYS, SECRET_KEYS, UserQuota
 from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys, stored_properties
+from turbopump.remoting.tls_settings import BY_NAME as TLS_KEYS
 
 SECRET = "wonderful-secret"
 USER = f'initAuthenticationUser={{"username":"root","password":"{SECRET}"}}'
@@ -53,7 +54,7 @@ def test_the_error_about_a_bad_secret_does_not_show_it(line: str) -> None:
 def test_a_class_that_apache_does_not_ship_is_refused() -> None:
     ours = "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider"
     assert load(f"authenticationProvider={ours}").config.access.provider == ours
-    with pytest.raises(ConfigError, match="must be DefaultAuthenticationProvider, got 'com.example.Mine'"):
+    with pytest.raises(ConfigError, match=r"must be DefaultAuthenticationProvider, got 'com\.example\.Mine'"):
         load("authenticationProvider=com.example.Mine")
 
 
@@ -75,13 +76,21 @@ def test_accounts_of_4x_and_users_of_5x_do_not_go_together() -> None:
         load("aclEnable=true\nauthenticationEnabled=true\nauthAccountsPath=/conf")
 
 
+def test_requests_about_users_are_on_no_white_list() -> None:
+    for key in ("authenticationWhitelist", "authorizationWhitelist"):
+        with pytest.raises(
+            ConfigError, match=f"{key}: must not have requests about users or accounts, got 3001"
+        ):
+            load(f"{key}=105,3001,3002")
+
+
 def test_the_home_of_apache_has_the_account_files() -> None:
     config = load("aclEnable=true", {"ROCKETMQ_HOME": "/opt/rocketmq"}).config
     assert config.access.accounts_dir == "/opt/rocketmq/conf"
 
 
-def test_request_318_changes_no_key_of_access_control() -> None:
-    for key in (*KEYS, "nameServerReads", "clusterName", "kvConfigPath", "rocketmqHome"):
+def test_request_318_changes_no_key_of_access_control_and_tls() -> None:
+    for key in (*KEYS, *TLS_KEYS, "nameServerReads", "clusterName", "kvConfigPath", "rocketmqHome"):
         assert protected_keys(NamesrvConfig(), f"{key}=x") == [key]
 
 

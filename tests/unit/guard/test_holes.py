@@ -2,14 +2,26 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.broker.desk import letters, running
+from tests.unit.broker.desk import CONFIG, letters, running
+from tests.unit.guard.accounts_kit import (
+    ADMIN,
+    MAIN,
+    MAIN_TEXT,
+    UPDATE_FAILED,
+    USER,
+    WHITE_FAILED,
+    a_disk,
+    accounts_broker,
+    sends,
+)
+from tests.unit.guard.accounts_kit import SECRETS as ACCOUNT_SECRETS
 from tests.unit.guard.kit import (
     ALICE,
-    INNER,
     NOBODY,
     ROOT,
     SECRETS,
@@ -21,7 +33,7 @@ from tests.unit.guard.kit import (
 
 from turbopump.auth.needs import NEEDS
 from turbopump.auth.signature import Credentials
-from turbopump.guard.config import KEYS
+from turbopump.guard.config import KEYS, SECRET_KEYS, AccessConfig
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command, encode
 
@@ -133,10 +145,11 @@ async def test_hole_request_25_switches_access_control_off_or_names_a_command(ke
         for text in ("false", "$(touch /tmp/x)"):
             body = f"{key}={text}\n".encode()
             assert (await desk.ask(NOBODY, Code.UPDATE_BROKER_CONFIG, {}, body)).code == NO_PERMISSION
+            before = (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).body
             answer = await desk.ask(ROOT, Code.UPDATE_BROKER_CONFIG, {}, body)
-            assert answer.code != 0
-        before = (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).body
-        assert b"authenticationEnabled=true" in before
+            has_it_already = body in before and key not in SECRET_KEYS
+            assert (answer.code == 0) is has_it_already, answer.remark
+            assert (await desk.ask(ROOT, Code.GET_BROKER_CONFIG)).body == before
 
 
 @virtual
@@ -302,6 +315,72 @@ async def test_hole_a_relayed_request_gives_its_signature_to_a_consumer() -> Non
         await desk.ask(ROOT, Code.GET_CONSUMER_RUNNING_INFO, info)
         await consumer.close()
     assert [sorted(command.ext or {}) for command in seen] == [["clientId", "consumerGroup"]]
+
+
+# --- accounts of 4.x ---
+
+
+@virtual
+async def test_hole_request_50_makes_any_account_an_administrator() -> None:
+    async with accounts_broker() as desk:
+        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "admin": "true"}
+        assert (await desk.ask(USER, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)).code == NO_PERMISSION
+        assert await sends(desk, USER, "Other") == NO_PERMISSION
+        assert b"admin: true\n- accessKey: plainuser" in desk.desk.disk.read(MAIN)
+
+
+@virtual
+async def test_hole_request_53_opens_the_broker_to_everybody() -> None:
+    async with accounts_broker() as desk:
+        asked = {"globalWhiteAddrs": "*"}
+        assert (await desk.ask(USER, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, asked)).code == NO_PERMISSION
+        assert await sends(desk, None) == NO_PERMISSION
+
+
+@virtual
+async def test_hole_request_54_answers_all_secrets() -> None:
+    async with accounts_broker() as desk:
+        assert (await desk.ask(USER, Code.GET_BROKER_CLUSTER_ACL_CONFIG)).code == NO_PERMISSION
+        shown = (await desk.done(ADMIN, Code.GET_BROKER_CLUSTER_ACL_CONFIG, {})).body
+        rows = json.loads(shown)["plainAccessConfigs"]
+        assert [row["accessKey"] for row in rows] == ["administrator", "plainuser", "teamuser"]
+        assert not [secret for secret in ACCOUNT_SECRETS if secret.encode() in shown]
+
+
+@virtual
+async def test_hole_request_50_answers_the_secret_in_its_remark() -> None:
+    async with accounts_broker() as desk:
+        for secret in ("abc", "correct-secret"):
+            asked = {"accessKey": "toolong-or-not", "secretKey": secret, "topicPerms": "T=NO"}
+            answer = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+            assert answer.code == UPDATE_FAILED
+            assert secret not in (answer.remark or "")
+
+
+@virtual
+async def test_hole_request_50_loses_what_it_does_not_repeat() -> None:
+    async with accounts_broker() as desk:
+        asked = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "defaultTopicPerm": "SUB"}
+        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, asked)
+        assert await sends(desk, USER) == 0
+
+
+@virtual
+async def test_hole_a_bad_address_pattern_is_written_and_answered_with_success() -> None:
+    async with accounts_broker() as desk:
+        before = desk.desk.disk.read(MAIN)
+        for bad in ("300.1.1.1", "10.0.*", "{"):
+            answer = await desk.ask(ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": bad})
+            assert answer.code == WHITE_FAILED, bad
+        assert desk.desk.disk.read(MAIN) == before
+
+
+@virtual
+async def test_hole_a_migrated_unknown_permission_allows_everything() -> None:
+    access = AccessConfig(authentication=True, migrates_accounts=True, accounts_dir="/conf")
+    with pytest.raises(Exception, match="PBU"):
+        async with running(replace(CONFIG, access=access), a_disk(MAIN_TEXT.replace("T=PUB", "T=PBU"))):
+            pass
 
 
 async def spoken(desk: GuardedDesk, data: bytes) -> bytes:

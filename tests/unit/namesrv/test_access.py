@@ -122,7 +122,9 @@ async def test_no_request_switches_access_control_of_a_name_server_off() -> None
 @virtual
 async def test_without_access_control_a_name_server_checks_nothing() -> None:
     async with Desk(NamesrvConfig(listen_port=9876, bind_address=IP)) as desk:
-        assert (await desk.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})).code == 0
+        assert (
+            await desk.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
+        ).code == 0
         assert desk.server._router._before == ()
 
 

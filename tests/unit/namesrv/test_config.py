@@ -42,3 +42,35 @@ def test_protected_keys_are_apaches_and_those_configured() -> None:
 
 def test_files_lie_below_the_home_as_apaches_do() -> None:
     assert NamesrvConfig.below_home("/home/mq").kv_config_path == "/home/mq/namesrv/kvConfig.json"
+
+
+TLS = "tlsServerMode=enforcing\ntlsServerCertPath=/pem/cert\ntls.server.keyPassword=hush\n"
+
+
+def test_tls_is_set_by_our_keys_and_by_the_names_of_apache() -> None:
+    config, unknown = configure(NamesrvConfig(), TLS)
+    assert (config.tls.mode, config.tls.cert_path, config.tls.key_password) == (
+        "enforcing",
+        "/pem/cert",
+        "hush",
+    )
+    assert unknown == []
+
+
+def test_passwords_are_neither_shown_nor_saved() -> None:
+    config, _ = configure(NamesrvConfig(), TLS)
+    shown = properties(config)
+    assert shown["tlsServerMode"] == "enforcing"
+    assert "hush" not in repr(config) + str(shown)
+    assert configure(NamesrvConfig(), pack_properties(shown))[0].tls.cert_path == "/pem/cert"
+
+
+@pytest.mark.parametrize("text", ["tlsServerMode=off", "tlsServerMode=enforcing", "tls.enable=yes"])
+def test_tls_that_cannot_be_as_configured_stops_the_start(text: str) -> None:
+    with pytest.raises(ConfigError):
+        configure(NamesrvConfig(), text)
+
+
+@pytest.mark.parametrize("key", ["tlsServerMode", "tls.server.mode", "tlsServerTrustCertPath", "tls.enable"])
+def test_no_request_changes_tls(key: str) -> None:
+    assert protected_keys(NamesrvConfig(), f"{key}=disabled\n") == [key]

@@ -36,6 +36,7 @@ async def build(context: Context) -> AccessPart:
         directory=config.store.config_dir,
         broker_name=context.broker_name,
         address=context.address,
+        is_encrypted=context.is_encrypted,
     )
     compiled = twins()
     read_send = None if compiled is None else compiled.signed_send

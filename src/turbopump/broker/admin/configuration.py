@@ -3,8 +3,8 @@
 Apache sets any field of a running broker and rewrites its file. Here a change that would take no effect is
 refused with what to do instead, and a change that does take effect lasts until the broker stops: only the
 operator writes the file. A key that names a path, a class or a command is always refused: with Apache's
-brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246). So is each key of access
-control, which nobody switches off over the network. A secret is shown as a mask.
+brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246). So is each key of
+access control, which nobody switches off over the network. A secret is shown as a mask.
 """
 
 import logging
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from turbopump.broker import settings
 from turbopump.broker.config import BrokerConfig, change, show
 from turbopump.guard.config import KEYS as ACCESS_KEYS
+from turbopump.guard.config import SECRET_KEYS
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
 """Keys that are always refused, in addition to the operator's own list."""
 
-EXPORTED = {"useTLS": "false", "filterServerNums": "0"}
-"""Keys without which `exportConfigs` of mqadmin 4.9 fails."""
+EXPORTED = {"filterServerNums": "0"}
+"""With useTLS, keys without which `exportConfigs` of mqadmin 4.9 fails."""
 
 
 class ConfigurationHandler:
@@ -48,7 +49,9 @@ class ConfigurationHandler:
 
     def show(self, request: Request[None]) -> Answer:
         version = self._version.encode().decode()
-        return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
+        shown = show(self.config)
+        exported = EXPORTED | {"useTLS": shown["tlsEnable"]}
+        return Answer(GetBrokerConfigResponse(version=version), pack_properties(shown | exported))
 
     def update(self, request: Request[None]) -> Answer:
         """Changes the keys in the body until the broker stops; raises Refused, changing none, if one is bad.
@@ -89,9 +92,11 @@ class ConfigurationHandler:
 
 
 def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
+    if key in ACCESS_KEYS and not NEVER.search(key) and _is_as_before(config, key, text):
+        return config
     if NEVER.search(key) or key in config.remote.black_list or key in ACCESS_KEYS:
         raise NoPermission("Can not update config in black list.")
-    key = settings.ALIASES.get(key, key)
+    key = settings.canonical(key)
     row = settings.SETTINGS.get(key)
     if row is None:
         _check_without_field(key, text)
@@ -100,6 +105,14 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
     if after != config and not row.hot:
         raise SystemFailure(f"{key} cannot change while the broker runs: set it in broker.conf and restart")
     return after
+
+
+def _is_as_before(config: BrokerConfig, key: str, text: str) -> bool:
+    """Returns whether a key of access control has this value already; never said of a secret."""
+    try:
+        return key not in SECRET_KEYS and change(config, key, text) == config
+    except ConfigError:
+        return False
 
 
 def _check_without_field(key: str, text: str) -> None:

@@ -41,9 +41,7 @@ async def build(context: Context) -> Part:
         ),
         locks,
         resets,
-        ConsumerRelay(
-            members, topics, groups, context.store.log, context.broker_name, context.permit
-        ),
+        ConsumerRelay(members, topics, groups, context.store.log, context.broker_name, context.permit),
         AssignmentHandler(
             TopicRoutes(context.client, config.name_servers.addresses, clock),
             members,

@@ -63,7 +63,7 @@ async def build(context: Context) -> MetricsPart:
     replicas = context.part(ReplicaPart).requests
     if isinstance(replicas, RaftHandler):
         collectors.append(RaftFigures(replicas.raft_status))
-    exporter = Exporter(context.config, collectors, context.network)
+    exporter = Exporter(context.config, collectors, context.page_network)
 
     async def start() -> None:
         host = config.metrics.host or config.listening.bind_address

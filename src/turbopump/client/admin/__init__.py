@@ -13,12 +13,13 @@ from turbopump.client.admin.calls import NotFound, ServerUnreachable
 from turbopump.client.admin.dead_letters import Target, Window
 from turbopump.client.admin.offsets import END
 from turbopump.client.errors import Unreachable
-from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from turbopump.protocol.bodies import PlainAccessConfig, SubscriptionGroupConfig, TopicConfig
 
 __all__ = [
     "END",
     "Admin",
     "NotFound",
+    "PlainAccessConfig",
     "ServerUnreachable",
     "SubscriptionGroupConfig",
     "Target",

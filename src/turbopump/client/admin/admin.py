@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Self, Unpack
 
 from turbopump.client import discovery
+from turbopump.client.admin.accounts import Accounts
 from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.calls import TIMEOUT_S, AdminCalls
 from turbopump.client.admin.clusters import Clusters
@@ -17,6 +18,7 @@ from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.timers import Timers
 from turbopump.client.admin.topics import Topics
 from turbopump.client.admin.transactions import Transactions
+from turbopump.client.admin.users import Acls, Users
 from turbopump.client.credentials import signer_of
 from turbopump.client.encryption import network_for
 from turbopump.client.errors import InvalidArgument, NoNameServer
@@ -40,7 +42,8 @@ class Admin:
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers.
+    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers; `users`,
+    `acls` and, for servers of 4.x, `accounts` about access control.
 
         async with Admin("127.0.0.1:9876") as admin:
             await admin.topics.create("OrderTopic", queues=8)
@@ -85,6 +88,9 @@ class Admin:
         self.topics = Topics(asking)
         self.brokers = Brokers(asking)
         self.name_servers = NameServerSettings(asking)
+        self.users = Users(asking)
+        self.acls = Acls(asking)
+        self.accounts = Accounts(asking)
         self.connections = Connections(asking, self.topics)
         self.groups = Groups(asking, self.topics, self.connections)
         self.offsets = Offsets(asking, self.topics, self.groups, self.clock)

@@ -6,6 +6,8 @@ Written by scripts/faces.py from turbopump.client.admin.admin: change that.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Unpack
 
+from turbopump.client.admin.accounts import Accounts as AsyncAccounts
+from turbopump.client.admin.accounts import AclFiles
 from turbopump.client.admin.admin import Admin as AsyncAdmin
 from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, RAFT_TRANSFER_TIMEOUT_S, StatsName
 from turbopump.client.admin.brokers import Brokers as AsyncBrokers
@@ -27,6 +29,8 @@ from turbopump.client.admin.timers import Timers as AsyncTimers
 from turbopump.client.admin.topics import DEFAULT_QUEUES, READABLE_OR_WRITABLE
 from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.admin.transactions import Transactions as AsyncTransactions
+from turbopump.client.admin.users import Acls as AsyncAcls
+from turbopump.client.admin.users import Users as AsyncUsers
 from turbopump.client.blocking.face import Face, FacePart
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.options import ClientOptions
@@ -42,6 +46,8 @@ from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.ledger import BookSummary
 
 __all__ = [
+    "Accounts",
+    "Acls",
     "Admin",
     "Brokers",
     "Clusters",
@@ -55,6 +61,7 @@ __all__ = [
     "Timers",
     "Topics",
     "Transactions",
+    "Users",
 ]
 
 
@@ -63,7 +70,8 @@ class Admin(Face[AsyncAdmin]):
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers.
+    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers; `users`,
+    `acls` and, for servers of 4.x, `accounts` about access control.
 
         with Admin("127.0.0.1:9876") as admin:
             admin.topics.create("OrderTopic", queues=8)
@@ -88,6 +96,9 @@ class Admin(Face[AsyncAdmin]):
         self.topics = Topics(self, lambda core: core.topics)
         self.brokers = Brokers(self, lambda core: core.brokers)
         self.name_servers = NameServerSettings(self, lambda core: core.name_servers)
+        self.users = Users(self, lambda core: core.users)
+        self.acls = Acls(self, lambda core: core.acls)
+        self.accounts = Accounts(self, lambda core: core.accounts)
         self.connections = Connections(self, lambda core: core.connections)
         self.groups = Groups(self, lambda core: core.groups)
         self.offsets = Offsets(self, lambda core: core.offsets)
@@ -426,6 +437,141 @@ class NameServerSettings(FacePart[AsyncAdmin, AsyncNameServerSettings]):
     def update_config(self, changes: Mapping[str, str]) -> None:
         """Changes settings of every name server."""
         self._run(lambda core: core.update_config(changes))
+
+
+class Users(FacePart[AsyncAdmin, AsyncUsers]):
+    """Administers users at one broker, by its address. Brokers of Apache do not tell each other their users.
+
+    Example:
+
+        admin.users.create(address, "billing", "a long secret")
+        admin.acls.create(address, "User:billing", ["Topic:orders"], ["Sub"], "Allow")
+    """
+
+    def create(self, address: str, name: str, password: str, kind: str | None = None) -> None:
+        """Creates a user, `Normal` or `Super`; Normal by default. Raises Refused if there is one already.
+
+        Example:
+
+            admin.users.create("127.0.0.1:10911", "billing", "a long secret")
+        """
+        self._run(lambda core: core.create(address, name, password, kind))
+
+    def update(
+        self,
+        address: str,
+        name: str,
+        *,
+        password: str | None = None,
+        kind: str | None = None,
+        status: str | None = None,
+    ) -> None:
+        """Changes password, kind (`Normal`, `Super`) or status (`enable`, `disable`) of a user.
+
+        What is None stays as it is.
+        """
+        self._run(lambda core: core.update(address, name, password=password, kind=kind, status=status))
+
+    def delete(self, address: str, name: str) -> None:
+        """Deletes a user and its policies. Apache's brokers do so without a word if there is none."""
+        self._run(lambda core: core.delete(address, name))
+
+    def get(self, address: str, name: str) -> bodies.UserInfo | None:
+        """Returns a user, None if there is none. Apache's brokers tell the password, Turbopump's never do."""
+        return self._run(lambda core: core.get(address, name))
+
+    def find(self, address: str, containing: str | None = None) -> list[bodies.UserInfo]:
+        """Returns the users whose name contains a text, or all."""
+        return self._run(lambda core: core.find(address, containing))
+
+
+class Acls(FacePart[AsyncAdmin, AsyncAcls]):
+    """Administers the policies of users at one broker, by its address.
+
+    Resources are `Topic:name`, `Group:name`, `Cluster:name`, with a `*` at the end for all names that begin
+    so, or `*` alone for everything; actions `All`, `Pub`, `Sub`, `Create`, `Update`, `Delete`, `Get`, `List`.
+
+    Example:
+
+        admin.acls.create(address, "User:billing", ["Topic:orders", "Group:billing"], ["Sub"], "Allow")
+    """
+
+    def create(
+        self,
+        address: str,
+        subject: str,
+        resources: Sequence[str],
+        actions: Sequence[str],
+        decision: str,
+        sources: Sequence[str] | None = None,
+    ) -> None:
+        """Gives a user one entry per resource. An entry for the same resource is replaced.
+
+        `decision` is `Allow` or `Deny`; `sources` are addresses or networks from which the entry counts.
+        """
+        self._run(lambda core: core.create(address, subject, resources, actions, decision, sources))
+
+    def update(
+        self,
+        address: str,
+        subject: str,
+        resources: Sequence[str],
+        actions: Sequence[str],
+        decision: str,
+        sources: Sequence[str] | None = None,
+    ) -> None:
+        """Adds or replaces one entry per resource, as `create` does."""
+        self._run(lambda core: core.update(address, subject, resources, actions, decision, sources))
+
+    def put(self, address: str, acl: bodies.AclInfo, *, is_new: bool = False) -> None:
+        """Adds or replaces entries, of any policy type, as `get` returns them."""
+        self._run(lambda core: core.put(address, acl, is_new=is_new))
+
+    def delete(self, address: str, subject: str, resource: str | None = None) -> None:
+        """Deletes a user's entry for a resource, or all its entries."""
+        self._run(lambda core: core.delete(address, subject, resource))
+
+    def get(self, address: str, subject: str) -> bodies.AclInfo | None:
+        """Returns the policies of `User:name`, None if it has none. Raises Refused without such a user."""
+        return self._run(lambda core: core.get(address, subject))
+
+    def find(
+        self, address: str, subject: str | None = None, resource: str | None = None
+    ) -> list[bodies.AclInfo]:
+        """Returns the policies whose subject and resources contain these texts, or all."""
+        return self._run(lambda core: core.find(address, subject, resource))
+
+
+class Accounts(FacePart[AsyncAdmin, AsyncAccounts]):
+    """Administers accounts of access control 4.x at one broker, by its address.
+
+    Brokers of 4.5.2 to 5.3.2 have these requests, those of 5.x that have no such accounts do not answer.
+
+    Example:
+
+        account = PlainAccessConfig(accessKey="billing", secretKey="a long secret", topicPerms=["orders=SUB"])
+        admin.accounts.update("127.0.0.1:10911", account)
+    """
+
+    def update(self, address: str, account: bodies.PlainAccessConfig) -> None:
+        """Creates an account or changes it. `accessKey` and `secretKey` must be given each time."""
+        self._run(lambda core: core.update(address, account))
+
+    def delete(self, address: str, access_key: str) -> None:
+        """Deletes an account. Raises Refused if there is none."""
+        self._run(lambda core: core.delete(address, access_key))
+
+    def allow_addresses(self, address: str, patterns: Sequence[str], path: str | None = None) -> None:
+        """Replaces the addresses that need no key, in the default file or in the one at `path`."""
+        self._run(lambda core: core.allow_addresses(address, patterns, path))
+
+    def files(self, address: str) -> AclFiles:
+        """Returns which files with accounts a broker has loaded, and their versions."""
+        return self._run(lambda core: core.files(address))
+
+    def config(self, address: str) -> bodies.AclConfig:
+        """Returns all accounts and white addresses. Brokers up to 4.9.7 and 5.1 answer, with the secrets."""
+        return self._run(lambda core: core.config(address))
 
 
 class Connections(FacePart[AsyncAdmin, AsyncConnections]):

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from turbopump.client.blocking.admin import Admin
 from turbopump.client.errors import TopicUnknown
+from turbopump.pipelines.credentials import credentials_among, signing_options
 from turbopump.pipelines.jobs.endpoint import JobEndpoint
 from turbopump.pipelines.jobs.spec import BadSpec, TypedTime
 from turbopump.pipelines.lake import partitioned
@@ -54,9 +55,12 @@ def _of_topic(end: JobEndpoint, name_server: str, options: Options) -> dict[str,
     return {"nameServer": name_server, "subscribe": end.topic, **options}
 
 
-def is_there(name_server: str, topic: str) -> bool:
-    """Tells whether a topic has a route; a dead-letter topic gets one with the first dead letter."""
-    with Admin(name_server) as admin:
+def is_there(name_server: str, topic: str, options: Options) -> bool:
+    """Tells whether a topic has a route; a dead-letter topic gets one with the first dead letter.
+
+    Of the source's options those with credentials are used.
+    """
+    with Admin(name_server, **signing_options(credentials_among(options))) as admin:
         try:
             admin.topics.route(topic)
         except (TopicUnknown, TopicNotFound):

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from turbopump.pipelines.credentials import CREDENTIALS, words_of
+
 FILE = "turbopump-job.json"
 VERSION = 1
 
@@ -26,6 +28,7 @@ FREE_OPTIONS = frozenset(
         *("maxrecordsperpartition", "arrowbatchrows", "pullbatchsize", "pulltimeoutms"),
         *("fetchoffset.numretries", "fetchoffset.retryintervalms", "sendtimeoutms"),
         *("failondataloss", "allowmissingbrokers"),
+        *words_of(CREDENTIALS),
         *("usetls", "rocketmq.use.tls", "tlstrustcertpath", "tlscertpath", "tlskeypath", "tlskeypassword"),
     }
 )

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
+from turbopump.pipelines.credentials import shown
 from turbopump.pipelines.jobs import checks, counts, endpoint_io
 from turbopump.pipelines.jobs.checkpoints import HadoopDirectory, check_parquet, claim
 from turbopump.pipelines.jobs.counts import RowCounts, counts_of, refusal
@@ -74,7 +75,7 @@ class JobRun:
     def _is_missing(self) -> bool:
         """Whether the source is a dead-letter topic that does not exist yet."""
         end = self.source()
-        if end.kind != "dlq" or endpoint_io.is_there(self.name_server, end.topic):
+        if end.kind != "dlq" or endpoint_io.is_there(self.name_server, end.topic, self.given["options"]):
             return False
         self.screen.note(f"group {end.name} has no dead letters: topic {end.topic} does not exist")
         return True
@@ -209,7 +210,7 @@ class JobRun:
         )
         lines = [
             f"{'stream' if is_stream else 'batch'} of {end}",
-            *(f"pushed down to the source: {name}={value}" for name, value in sorted(options.items())),
+            *(f"pushed down to the source: {name}={value}" for name, value in sorted(shown(options).items())),
             *(f"done by Spark: {name} {given[name].with_zone()}" for name in conditions),
             *([f"done by Spark: where {given['where']}"] if given.get("where") else []),
             *([f"written to {given['to']}"] if given.get("to") else []),
@@ -217,8 +218,8 @@ class JobRun:
         plan = (
             rows._jdf.queryExecution().toString() if is_stream else rows._jdf.queryExecution().simpleString()
         )
-        shown = [{"line": line} for line in [*lines, *str(plan).splitlines()]]
-        return JobResult({"from": str(end)}, [ResultTable("explain", "What would run", shown, ("line",))])
+        told = [{"line": line} for line in [*lines, *str(plan).splitlines()]]
+        return JobResult({"from": str(end)}, [ResultTable("explain", "What would run", told, ("line",))])
 
     def name(self) -> str:
         """Returns the user's name for the job, or one of job, source and target; the same in every run."""

@@ -5,12 +5,13 @@ why. No broker is contacted here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.options import ClientOptions
 from turbopump.client.rules import check_target
+from turbopump.pipelines.credentials import CREDENTIALS, found_credentials
 from turbopump.pipelines.options import (
     BadOption,
     FormatOption,
@@ -75,7 +76,8 @@ SINK = (
     FormatOption("tlsTrustCertPath", text, "", help="PEM file with the certificate authorities"),
     FormatOption("tlsCertPath", text, "", help="PEM file with the client's certificate"),
     FormatOption("tlsKeyPath", text, "", help="PEM file with the key of the client's certificate"),
-    FormatOption("tlsKeyPassword", text, "", help="password of the key"),
+    FormatOption("tlsKeyPassword", text, "", help="password of the key", is_secret=True),
+    *CREDENTIALS,
 )
 ASSIGNED = {column.name.lower() for column in COLUMNS} - LOWER.keys()
 CLIENT = {
@@ -99,7 +101,8 @@ class SinkOptions:
     transactional_id: str | None
     cluster: str
     patience_s: float
-    client: tuple[tuple[str, Any], ...]
+    client: tuple[tuple[str, Any], ...] = field(repr=False)
+    """Settings of the client, among them its secrets."""
     version: int | None = None
     """Number of a batch; None: the transactional id writes one batch."""
     assigned: tuple[str, ...] = ()
@@ -141,7 +144,7 @@ def sink_of(
         transactional_id=options["transactionalId"],
         cluster=options["cluster"],
         patience_s=options["sendTimeoutMs"] / 1000,
-        client=client,
+        client=(*client, *found_credentials(options)),
         version=version_of(options),
         assigned=assigned,
     )

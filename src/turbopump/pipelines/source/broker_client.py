@@ -51,9 +51,7 @@ class BrokerClient:
     """Async client that asks the brokers of one cluster about queues and offsets, on the background loop."""
 
     def __init__(self, access: Access) -> None:
-        self._admin = Admin(
-            access.name_server, use_tls=access.use_tls, tls_trust_cert_path=access.tls_trust_cert_path
-        )
+        self._admin = Admin(access.name_server, **access.client_options)
         self._access = access
         self._greeted: set[tuple[str, str]] = set()
         self._name_servers = self._admin.asking.name_servers

@@ -6,14 +6,16 @@ those of Spark's Kafka connector, with RocketMQ's own as aliases.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import ALL, parse_expression
 from turbopump.client.message import MessageQueue
+from turbopump.client.options import ClientOptions
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
+from turbopump.pipelines.credentials import CREDENTIALS, found_credentials, signing_options
 from turbopump.pipelines.options import EARLIEST, BadOption, FormatOption, FormatOptions
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
 from turbopump.pipelines.source.offsets import positions_of, queues_of
@@ -200,17 +202,28 @@ OPTIONS = (
     FormatOption(
         "tlsTrustCertPath", kinds.text, "", help="PEM file with the certificate authorities, on every worker"
     ),
+    *CREDENTIALS,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Says how servers are reached (name servers, group, TLS); the key of a worker's cached connections."""
+    """Says how servers are reached, and as which user; the key of a worker's cached connections."""
 
     name_server: str
     group: str = READERS
     use_tls: bool = False
     tls_trust_cert_path: str = ""
+    credentials: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings that sign requests; empty: they are not signed."""
+
+    @property
+    def client_options(self) -> ClientOptions:
+        return {
+            **signing_options(self.credentials),
+            "use_tls": self.use_tls,
+            "tls_trust_cert_path": self.tls_trust_cert_path,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +347,8 @@ def schema(options: FormatOptions) -> Schema:
 def _access(options: FormatOptions) -> Access:
     where = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     group = options["groupId"] or READERS
-    return Access(";".join(where), group, options["useTls"], options["tlsTrustCertPath"])
+    signed = found_credentials(options)
+    return Access(";".join(where), group, options["useTls"], options["tlsTrustCertPath"], signed)
 
 
 def _topics(options: FormatOptions) -> TopicSelection:

@@ -26,6 +26,7 @@ from turbopump.raft import (
 )
 from turbopump.raft.messages import RaftCode, TransferAnswer
 from turbopump.remoting.client import Client
+from turbopump.remoting.connection import Sign
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
@@ -66,6 +67,8 @@ class NodeEnvironment:
     network: Network
     chance: Chance
     workers: Workers
+    sign: Sign | None = None
+    """Signs what the member asks of others; None: nothing is signed."""
 
 
 class DLedgerServer:
@@ -119,7 +122,7 @@ class DLedgerServer:
 
     def _dial(self, environment: NodeEnvironment) -> None:
         group = self.group
-        self._client = Client(environment.network, environment.clock)
+        self._client = Client(environment.network, environment.clock, sign=environment.sign)
         encoder = RequestEncoder(group, self._log, lambda: self._runner.node)
         self._links = {
             peer: PeerLink(peer, group.addresses[peer], self._client, encoder.command, self._events.post)

@@ -16,6 +16,7 @@ from turbopump.protocol.command import Command, request
 from turbopump.protocol.dledger.messages import DLedgerAnswer, decode_answer
 from turbopump.raft import AppendResult, Role, RoleChanged
 from turbopump.remoting.client import Client
+from turbopump.remoting.connection import Sign
 from turbopump.replication.dledger.group import DLedgerGroup
 from turbopump.replication.dledger.server import DLedgerServer, NodeEnvironment
 from turbopump.replication.dledger.timings import APACHE_TIMINGS, DLedgerTimings
@@ -76,7 +77,9 @@ class GroupBench:
         seed: int = 1,
         timings: DLedgerTimings = APACHE_TIMINGS,
         preferred: str = "",
+        sign: Sign | None = None,
     ) -> None:
+        self.sign = sign
         self.timings = timings
         self.preferred = preferred
         self.clock = VirtualClock()
@@ -108,7 +111,7 @@ class GroupBench:
         flusher.start()
         group = DLedgerGroup.parse(GROUP, member, self.peers)
         host = self.network.at(self.ips[member])
-        environment = NodeEnvironment(self.clock, host, self.chance, workers)
+        environment = NodeEnvironment(self.clock, host, self.chance, workers, self.sign)
         node_config = group.node_config(self.timings, self.preferred)
         server = DLedgerServer(group, log, flusher, environment, lambda term: body(NO_OP + term), node_config)
         bench = MemberBench(member, self.ips[member], disk, server, log, flusher, workers)

@@ -10,6 +10,7 @@ from tests.kit import virtual
 from tests.unit.replication.dledger.kit import GroupBench, MemberBench
 from tests.unit.store.dledger.kit import all_entries, body
 
+from turbopump.protocol.dledger.codes import DLedgerRequestCode
 from turbopump.raft import AppendOutcome, AppendResult, Role
 from turbopump.raft.messages import RaftCode
 from turbopump.replication.dledger.errors import NotLeading
@@ -402,3 +403,14 @@ async def test_a_leader_takes_no_more_appends_than_may_wait(monkeypatch):
     with pytest.raises(Exception, match="3 appends wait"):
         leader.server.append([body(4)])
     await group.stop()
+
+
+@virtual
+async def test_members_sign_what_they_ask_of_each_other():
+    signed: list[int] = []
+    group = GroupBench(sign=lambda request: signed.append(request.code))
+    await group.start()
+    leader = await group.leader()
+    await group.committed(leader, 1)
+    await group.stop()
+    assert {DLedgerRequestCode.VOTE, DLedgerRequestCode.HEART_BEAT, DLedgerRequestCode.PUSH} <= set(signed)

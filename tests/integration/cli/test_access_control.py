@@ -1,0 +1,82 @@
+"""Servers with access control as real processes, and clients with and without credentials."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from tests.integration.cli.conftest import Home
+from tests.integration.cli.test_servers import BROKER_CONF, NAMESRV_CONF, Write
+
+import turbopump
+from turbopump.errors import SendFailed
+
+ROOT, INNER, ALICE = (
+    ("root", "root-secret-word"),
+    ("inner", "inner-secret-word"),
+    ("alice", "alice-secret-word"),
+)
+SECRETS = [secret for _, secret in (ROOT, INNER, ALICE)]
+ACCESS = f"""
+authenticationEnabled = true
+authorizationEnabled = true
+initAuthenticationUser = {json.dumps({"username": ROOT[0], "password": ROOT[1]})}
+innerClientAuthenticationCredentials = {json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]})}
+"""
+
+
+@pytest.fixture
+def address(home: Home, write: Write) -> str:
+    """Name server with guarded changes, and a guarded broker that registers at it."""
+    values = f"kvConfigPath = {home.path}/namesrv/kvConfig.json\n"
+    namesrv = home.start("mqnamesrv", "-c", write("namesrv.conf", NAMESRV_CONF + values + ACCESS))
+    found = namesrv.wait_for(r"^The Name Server boot success\. serializeType=JSON, address (\S+)$")[1]
+    broker = home.start("mqbroker", "-n", found, "-c", write("broker.conf", BROKER_CONF + ACCESS))
+    broker.wait_for("boot success")
+    return found
+
+
+def test_only_those_with_credentials_and_rights_send(address: str, home: Home) -> None:
+    with turbopump.Producer("PG", name_servers=address, access_key=ROOT[0], secret_key=ROOT[1]) as producer:
+        producer.send(turbopump.Message("T", b"of root"))
+    for credentials in ({}, {"access_key": ROOT[0], "secret_key": "guessed"}):
+        with (
+            turbopump.Producer("PG", name_servers=address, **credentials) as producer,
+            pytest.raises(SendFailed, match=r"username cannot be null|check signature failed"),
+        ):
+            producer.send(turbopump.Message("T", b"of nobody"))
+    files = {path.name: path for path in (home.path / "store/config").iterdir()}
+    for name in ("users.json", "users.key", "access-audit.jsonl"):
+        assert stat.S_IMODE(files[name].stat().st_mode) == 0o600
+
+
+def test_secrets_are_in_no_file_of_the_servers_and_in_nothing_they_print(address: str, home: Home) -> None:
+    with turbopump.Producer("PG", name_servers=address, access_key=ROOT[0], secret_key=ROOT[1]) as producer:
+        producer.send(turbopump.Message("T", b"of root"))
+    for server in reversed(home.servers):
+        assert server.stop() == 0
+    written = [path for path in Path(home.path).rglob("*") if path.is_file() and path.suffix != ".conf"]
+    assert [path.name for path in written if path.name == "broker.log"]
+    for path in written:
+        data = path.read_bytes()
+        assert not [secret for secret in SECRETS if secret.encode() in data], path
+    printed = "".join(line for server in home.servers for line in server.lines)
+    assert not [secret for secret in SECRETS if secret in printed]
+
+
+def test_a_configuration_file_with_secrets_that_others_can_read_is_named(home: Home, write: Write) -> None:
+    path = write("broker.conf", BROKER_CONF + ACCESS)
+    Path(path).chmod(0o644)
+    broker = home.start("mqbroker", "-c", path)
+    broker.wait_for("boot success")
+    broker.stop()
+    log = (home.path / "logs/rocketmqlogs/broker.log").read_text()
+    assert f"{path} has secrets and can be read by every user of this machine: chmod 600" in log
+
+
+def test_accounts_without_a_file_stop_the_start_with_one_line(home: Home, write: Write) -> None:
+    conf = write("broker.conf", f"{BROKER_CONF}aclEnable=true\nauthAccountsPath={home.path}/nothing\n")
+    ended = home.run("mqbroker", "-c", conf)
+    assert ended.returncode != 0
+    assert f"{home.path}/nothing/plain_acl.yml does not exist" in ended.stderr
+    assert "Traceback" not in ended.stderr
