@@ -69,7 +69,7 @@ class AccountAccess:
         return self._identities[key]
 
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
-        """Returns the account whose secret signed this content; None: `identify` decides, by addresses too."""
+        """Returns the account whose secret signed this content; None: `identify` decides, by address too."""
         account = self._accounts.by_key.get(name)
         if account is None or self._accounts.white or account.white_address.matches(source.address):
             return None

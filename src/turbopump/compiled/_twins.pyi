@@ -47,7 +47,9 @@ def put_keys(
     repeat_offset: int,
     /,
 ) -> tuple[int, int, int, int, int]: ...
-def signed_send(data: bytes, at: int, max_frame: int, /) -> tuple[int, str, bytes, str, bytes, int] | None: ...
+def signed_send(
+    data: bytes, at: int, max_frame: int, /
+) -> tuple[int, str, bytes, str, bytes, int] | None: ...
 def dispatch_copied(
     buffer: mmap | bytearray,
     start: int,

@@ -40,9 +40,7 @@ async def build(context: Context) -> AccessPart:
     )
     compiled = twins()
     read_send = None if compiled is None else compiled.signed_send
-    control = AccessControl(
-        config.access, place, context.disk, context.workers.run, context.clock, read_send
-    )
+    control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock, read_send)
     control.open()
     context.permit = control.link.permit
     return AccessPart(
