@@ -14,7 +14,7 @@ from turbopump.testing import Cluster
 PAGE = Path(__file__).parents[3] / "docs/admin-api.md"
 PARTS = (
     *("clusters", "brokers", "name_servers", "topics", "queues", "messages", "groups", "offsets"),
-    "connections",
+    *("connections", "users", "acls", "accounts"),
 )
 
 
