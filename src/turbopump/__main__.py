@@ -2,7 +2,7 @@
 
 import sys
 
-from turbopump.cli.main import main
+from turbopump.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -4,6 +4,7 @@ This module is imported before the command and imports little, so that Ctrl-C du
 the command quietly too. The code that explains failures is imported when there is one.
 """
 
+import atexit
 import fcntl
 import os
 import select
@@ -37,6 +38,21 @@ def exit_status(run: Callable[[], int], program: str) -> int:
     if leaving is not None and status == 0:
         raise leaving
     return status
+
+
+def end_where_arrow_is_loaded(status: int) -> None:
+    """Ends the process at once if PyArrow is loaded; returns if not.
+
+    Its threads may still release memory of Python's when the interpreter ends, and then abort the process:
+    status -6 after a command that has succeeded, in one of fifty exports on a busy machine.
+    """
+    if "pyarrow" not in sys.modules:
+        return
+    atexit._run_exitfuncs()
+    discard_stdout_if_broken()
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    os._exit(status)
 
 
 def report(error: Exception, program: str) -> int:

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 import turbopump
 from turbopump.cli.arguments import Parser, example_text, sentence, unknown
-from turbopump.cli.exits import exit_status
+from turbopump.cli.exits import end_where_arrow_is_loaded, exit_status
 
 COMMANDS = {
     "up": "start a name server and a broker in one process: the quickest start",
@@ -88,6 +88,13 @@ class CommandModule(Protocol):
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     return exit_status(lambda: _run(given), "turbopump")
+
+
+def program() -> int:
+    """Runs the command line as a process of its own."""
+    status = main()
+    end_where_arrow_is_loaded(status)
+    return status
 
 
 def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:

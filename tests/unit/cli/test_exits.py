@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,3 +129,19 @@ def test_our_own_line_in_a_fifo_that_is_open_for_both_is_no_reader_who_goes_away
     with open(os.open(path, os.O_RDWR), "w") as fifo, contextlib.redirect_stdout(fifo):
         print("x", flush=True)
         assert not is_ended()
+
+
+def test_a_process_with_pyarrow_ends_at_once_with_its_status_and_its_output() -> None:
+    """The end of the interpreter itself could abort it, see `end_where_arrow_is_loaded`."""
+    script = (
+        "import atexit, sys, types\n"
+        "from turbopump.cli.exits import end_where_arrow_is_loaded\n"
+        "end_where_arrow_is_loaded(7)\n"
+        "sys.modules['pyarrow'] = types.ModuleType('pyarrow')\n"
+        "atexit.register(print, 'at exit')\n"
+        "print('done')\n"
+        "end_where_arrow_is_loaded(3)\n"
+        "print('not reached')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "done\nat exit\n", "")
