@@ -195,6 +195,21 @@ async def test_recalled_it_never_comes(desk: Desk) -> None:
     assert await bodies(desk) == [b"yes"]
 
 
+@pytest.mark.parametrize(("topic", "seen"), [("T", []), ("U", [b"mine"])])
+def test_a_recall_ends_a_timer_of_its_own_topic_only(topic: str, seen: list[bytes]) -> None:
+    @in_broker(**TIMED)
+    async def scenario(desk: Desk) -> None:
+        due = str(now_ms(desk) + 5_000)
+        await sent(desk, b"mine", TIMER_DELIVER_MS=due)
+        key = "KEY" + "mine".rjust(29, "0")
+        pairs = {"UNIQ_KEY": "A" * 32, "TIMER_DEL_UNIQKEY": key, "TIMER_DELIVER_MS": due}
+        assert (await desk.send(topic, b"x", pairs=pairs)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(10)
+        assert await bodies(desk) == seen
+
+    scenario()
+
+
 @pytest.mark.parametrize("before_ms", [1, 300, 300_000])
 @in_broker(**TIMED)
 async def test_it_can_be_recalled_up_to_the_last_millisecond(desk: Desk, before_ms: int) -> None:

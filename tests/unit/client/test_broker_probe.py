@@ -13,7 +13,7 @@ from turbopump.client.produce.broker_probe import PROBE_ROUND_S, BrokerProbe
 from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.client.settings import ProducerSettings
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import reply
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
@@ -106,3 +106,17 @@ async def test_a_producer_has_a_detector_when_it_is_asked_for(is_on: bool) -> No
     async with cluster() as town, producing(town, **given) as one:
         await one.send(ORDER)
         assert ((one._parts and one._parts.probe) is not None) is is_on
+
+
+@pytest.mark.parametrize(
+    ("code", "is_reachable"), [(ResponseCode.NO_PERMISSION, True), (ResponseCode.SYSTEM_BUSY, False)]
+)
+@virtual
+async def test_a_broker_that_refuses_the_question_to_this_client_is_reachable(
+    code: ResponseCode, is_reachable: bool
+) -> None:
+    stage = Stage()
+    await stage.send_until_one_failed()
+    stage.cluster.on(BROKER_A, PROBE, lambda request: reply(request, code, "no"))
+    await stage.probe.probe_due()
+    assert stage.health.is_reachable("broker-a") == is_reachable

@@ -7,6 +7,7 @@ themselves up to `MAX_UNITS_IN_MEMORY`. No clock, no file.
 
 import heapq
 
+from turbopump.broker.delay.timer_records import Recalled
 from turbopump.store.timer_log import Unit
 
 PLACE_BITS = 52
@@ -25,8 +26,8 @@ class DueTimers:
         self._units: dict[int, Unit] = {}
         self.fired: list[int] = []
         """Places of units that have fired and are not marked as dead in the timer log yet."""
-        self.recalled: set[bytes] = set()
-        """Keys of the messages in these slots that were recalled."""
+        self.recalled: set[Recalled] = set()
+        """The timers in these slots that were recalled."""
 
     def expect(self, at: int, unit: Unit, due_ms: int) -> None:
         """Adds a timer that is due at `due_ms`; `at` is the place of its unit in the timer log."""

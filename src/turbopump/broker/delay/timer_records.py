@@ -194,22 +194,26 @@ def slot_of(unit: Unit, precision_ms: int) -> int:
     return slot_ms if unit.rolls else max(slot_ms, slot_before(unit.exact_ms, precision_ms))
 
 
-def recalled_by(record: Record) -> bytes:
-    """Returns the unique key of the timer that this record recalls; empty: it is not a recall."""
-    return find(record.properties, _RECALLED)
+Recalled = tuple[bytes, bytes]
+"""Topic and unique key of a timer that is recalled."""
 
 
-def is_recalled(record: Record, recalled: set[bytes]) -> bool:
-    """Returns whether the unique key of a timer is in `recalled`, alone or as topic+key.
+def recalled_by(record: Record) -> Recalled | None:
+    """Returns the timer that this record recalls; None: it is not a recall."""
+    key = find(record.properties, _RECALLED)
+    return (find(record.properties, _REAL_TOPIC), key) if key else None
 
-    Some brokers put the topic before the key of a recall.
+
+def is_recalled(record: Record, recalled: set[Recalled]) -> bool:
+    """Returns whether a timer is among those recalled: by a recall in its own topic.
+
+    A sender with a right to one topic must not end the timers of another. Some brokers put the topic before
+    the key of a recall.
     """
     if not recalled:
         return False
-    key = (record.unique_key or "").encode()
-    if key in recalled:
-        return True
-    return find(record.properties, _REAL_TOPIC) + b"+" + key in recalled
+    topic, key = find(record.properties, _REAL_TOPIC), (record.unique_key or "").encode()
+    return (topic, key) in recalled or (topic, topic + b"+" + key) in recalled
 
 
 def topic_hash(record: Record) -> int:

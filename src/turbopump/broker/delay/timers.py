@@ -358,11 +358,11 @@ class TimedMessages:
             self._expect(placed_at, unit)
 
     def _expect(self, at: int, unit: Unit) -> None:
-        """Adds a unit of the current or an earlier slot to those in memory; of a recall, only its key."""
+        """Adds a unit of the current or an earlier slot to those in memory; of a recall, only what it recalls."""
         if unit.magic & RECALL:
             record = self._store.log.look_up(unit.offset)
-            if record is not None and (key := timer_records.recalled_by(record)):
-                self._due.recalled.add(key)
+            if record is not None and (recalled := timer_records.recalled_by(record)):
+                self._due.recalled.add(recalled)
         if unit.recalls:
             return
         due_ms = unit.slot_ms if unit.rolls else unit.exact_ms or unit.slot_ms + self._precision_ms

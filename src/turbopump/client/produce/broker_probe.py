@@ -14,7 +14,7 @@ from turbopump.client.produce.broker_health import BrokerHealth
 from turbopump.client.routes import RouteCache
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
-from turbopump.protocol.errors import Refused
+from turbopump.protocol.errors import NoPermission, Refused
 from turbopump.protocol.headers.offsets import GetMaxOffsetRequest
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.tasks import Tasks
@@ -71,6 +71,8 @@ class BrokerProbe:
         question = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, 0, bname=broker))
         try:
             successful(await self.calls.call(address, question, self.timeout_s))
+        except NoPermission:
+            pass  # it answers: whether this client may send is told by its next send
         except (OSError, Refused):
             return
         self.health.reached(broker)
