@@ -59,8 +59,8 @@ was not destroyed; behind it, of how many, and in how many runs.
   behind one that was sent after their acknowledgement.
 - **excused**: missing, and every broker that its receipt names was destroyed or taken out of the pair.
 - **not copied**: at one broker of the pair and not at the other, {copied_s} s after the pair should be whole.
-- **unread**: survived, and a consumer that ran all the time did not get it within {read_s} s after the end. At
-  Apache's brokers a consumer that has read messages which were then lost goes on behind them, and misses
+- **unread**: survived, and a consumer that ran all the time did not get it within {read_s} s after the end.
+  At Apache's brokers a consumer that has read messages which were then lost goes on behind them, and misses
   what a new master stores there; ours send it back.
 
 {all}

@@ -358,7 +358,7 @@ class TimedMessages:
             self._expect(placed_at, unit)
 
     def _expect(self, at: int, unit: Unit) -> None:
-        """Adds a unit of the current or an earlier slot to those in memory; of a recall, only what it recalls."""
+        """Adds a unit of the current or an earlier slot to those in memory; of a recall, what it recalls."""
         if unit.magic & RECALL:
             record = self._store.log.look_up(unit.offset)
             if record is not None and (recalled := timer_records.recalled_by(record)):
