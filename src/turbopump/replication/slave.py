@@ -241,8 +241,6 @@ class Slave:
             self._set(SlaveState.SEARCHING, f"the replication port {master.ha} cannot be reached: {error}")
             return self._delay.next_s()
         try:
-            begins = self._replica.min_offset if verdict.relation is Relation.COPY else None
-            self._progress.begin(begins, verdict.master, self._replica.end)
             self._set(SlaveState.COPYING, "")
             while not connection.is_lost:
                 before = self._replica.end
@@ -269,6 +267,11 @@ class Slave:
             return RETRY_S
         self._delay.reset()
         return self._delay.next_s()
+
+    def connected(self, verdict: Verdict) -> None:
+        """Notes that copying begins; called before the first part of the log can come."""
+        begins = self._replica.min_offset if verdict.relation is Relation.COPY else None
+        self._progress.begin(begins, verdict.master, self._replica.end)
 
     def begun_at(self, offset: int) -> None:
         """Notes where an empty log begins: an Apache master may send its last file only."""
@@ -344,6 +347,7 @@ class _MasterConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._slave.connected(self._verdict)
         if self._verdict.run is not None:
             greeting = ha.Greeting(self._verdict.run, self._verdict.start, self._rules.broker_id)
             self._transport.write(ha.encode_greeting(greeting))

@@ -1,9 +1,16 @@
 """A master and its slave, whole brokers in virtual time."""
 
+import asyncio
+
+import pytest
 from tests.kit import virtual
 from tests.unit.replication.kit import FILE_SIZE, pair
 
-from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.bodies import ReplicaStatus
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.replication.slave import SlaveState
+from turbopump.runtime.network import ProtocolFactory
+from turbopump.testing.network import Host
 
 MASTER = "brokerRole=ASYNC_MASTER\n"
 SYNC = "brokerRole=SYNC_MASTER\n"
@@ -23,6 +30,30 @@ async def test_a_slave_that_starts_empty_gets_the_whole_log() -> None:
         await world.copied(master, slave)
         assert slave.log == master.log
         assert [body[:3] for body in await world.pull(slave)][:3] == [b"000", b"001", b"002"]
+
+
+@virtual
+async def test_an_empty_slave_is_complete_although_parts_come_before_it_knows_that_it_is_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine, whoever waits for a connection may run after its first bytes have come."""
+    connect = Host.connect
+
+    async def late(self: Host, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
+        protocol = await connect(self, factory, host, port)
+        await asyncio.sleep(0.5)
+        return protocol
+
+    async with pair() as world:
+        master, slave = world.node(MASTER), world.node(SLAVE)
+        await master.start()
+        await world.send(master, b"first")
+        monkeypatch.setattr(Host, "connect", late)
+        await slave.start()
+        await world.copied(master, slave)
+        await world.until(lambda: slave.slave.state is SlaveState.FOLLOWING)
+        answer = await world.call(slave, RequestCode.REPLICA_STATUS)
+        assert ReplicaStatus.decode(answer.body).missing == ""
 
 
 @virtual
