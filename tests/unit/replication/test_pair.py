@@ -36,7 +36,7 @@ async def test_a_slave_that_starts_empty_gets_the_whole_log() -> None:
 async def test_an_empty_slave_is_complete_although_parts_come_before_it_knows_that_it_is_connected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On a busy machine, whoever waits for a connection may run after its first bytes have come."""
+    """On a busy machine a task that waits for a connection may run after its first bytes have come."""
     connect = Host.connect
 
     async def late(self: Host, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
