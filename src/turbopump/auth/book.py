@@ -121,7 +121,7 @@ class UserBook:
     def _is_protected(self, user: User) -> bool:
         """Returns whether only super users may change a user: it is super, or has rights to the cluster.
 
-        Otherwise whoever may change users could take over one that may do more.
+        Otherwise a user who may change users could take over one that may do more.
         """
         return user.is_super or any(_is_far_reaching(entry) for entry in self.policies_of(user.name))
 

@@ -5,7 +5,8 @@
                               "decision": "Allow", "sources": ["10.0.0.0/8"]}]}]}
 
 In and out: a `UserBook`, or `BrokenBody` that says which part cannot be read. The secrets in the values are
-in clear: whoever writes them to disk encrypts them. What is unknown is refused, not left out: it might deny.
+in clear: they are encrypted where they are written to disk. What is unknown is refused, not left out: it
+might deny.
 """
 
 from typing import Any

@@ -4,7 +4,7 @@ In: a command, the name of the cluster. Out: its needs, in the order in which th
 reads what the handler of the request will use, by the same decoder, and nothing else: a field that only looks
 like the resource counts for nothing.
 
-    %RETRY%G                    belongs to group G: whoever may use the group may use its retry topic
+    %RETRY%G                    belongs to group G: a right to the group is one to its retry topic
     %DLQ%G                      an ordinary topic
     SCHEDULE_TOPIC_XXXX, ...    the broker keeps messages of other topics there: rights to the cluster as well
     %LMQ%x, named in a message  a topic of its own, to which a send writes too

@@ -100,7 +100,7 @@ class Context:
     workers: Workers
     chance: Chance
     network: Network
-    """Of replication; encrypts where TLS is configured, as `page_network` does for HTTP."""
+    """The network for replication; encrypts where TLS is configured, as `page_network` does for HTTP."""
     page_network: Network
     apply: Callable[[BrokerConfig], None]
     """Changes the configuration while the broker runs."""

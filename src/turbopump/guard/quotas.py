@@ -1,9 +1,9 @@
 """Quotas of users: bytes and requests in a second, and connections.
 
-In: who sends how much, and when. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket of one
-second: it may be emptied at once, and a request that is larger than what is left is served and paid later,
-so that one larger than the bucket is possible at all. Super users have a quota only by name, not by `*`:
-servers are super users.
+In: the sender, size and time of each request. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket
+of one second: it may be emptied at once, and a request that is larger than what is left is served and paid
+later, so that one larger than the bucket is possible at all. Super users have a quota only by name, not by
+`*`: servers are super users.
 """
 
 from collections import OrderedDict

@@ -37,11 +37,11 @@ class ServerNetworks:
     """The networks of one server, by what they are for."""
 
     requests: Network
-    """Of clients, name servers and the remoting port of a master."""
+    """The network for clients, name servers and the remoting port of a master."""
     copies: Network
-    """Of replication and DLedger: peers that cannot encrypt may be admitted."""
+    """The network for replication and DLedger: peers that cannot encrypt may be admitted."""
     pages: Network
-    """Of HTTP."""
+    """The network for HTTP."""
     contexts: TlsContexts | None
     """None: TLS is not used, and all three are the network below."""
 

@@ -1,7 +1,7 @@
 """This broker's member of its DLedger group: what it may do now, and committed messages in their queues.
 
 In: role changes and commits of the driver. Out: a store that takes messages only while this member leads, and
-`changed`, which wakes whoever has to serve another role. What a role serves is not known here.
+`changed`, which is set when another role has to be served. What a role serves is not known here.
 """
 
 import asyncio
