@@ -19,7 +19,7 @@ from turbopump.broker.replicas.progress_files import RoleChange
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
-from turbopump.guard.link import Permit, permit_all
+from turbopump.guard.link import MayDecide, Permit, any_may_decide, permit_all
 from turbopump.remoting.client import Client
 from turbopump.remoting.links import BulkHandler, Link
 from turbopump.remoting.router import Observe, Router, Routes
@@ -112,6 +112,8 @@ class Context:
     """Whether clients can only connect with TLS."""
     permit: Permit = permit_all
     """Asked by handlers about a resource that only they know; permits all without access control."""
+    may_decide: MayDecide = any_may_decide
+    """Asked by transaction checks about the producers of a group."""
     adopts_topics: bool = True
     """Whether a topic that has messages, but is not in the table, is restored."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)

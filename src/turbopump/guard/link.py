@@ -20,6 +20,7 @@ from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.signed_sends import CODES, Read, SignedSends
 from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission, Refused
 from turbopump.protocol.record import Record
@@ -48,6 +49,17 @@ class Permit(Protocol):
 
 def permit_all(request: Request[Any], record: Record) -> None:
     """Permits everything: what handlers get without access control."""
+
+
+class MayDecide(Protocol):
+    """Interface for transaction checks: whether a connected producer may be asked about a half message."""
+
+    def __call__(self, connection: Connection, half: Record) -> bool: ...
+
+
+def any_may_decide(connection: Connection, half: Record) -> bool:
+    """Returns True: without access control every producer of the group is asked."""
+    return True
 
 
 class AccessLink:
@@ -85,6 +97,8 @@ class AccessLink:
         self._sends = (
             SignedSends(read_send, access, cluster, failures, quotas) if read_send and together else None
         )
+        self._members: dict[Connection, Identity] = {}
+        """Senders of the last heartbeats, by connection."""
         self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def check(self, command: Command, connection: Connection) -> None:
@@ -97,6 +111,8 @@ class AccessLink:
             if command.code not in self._unauthorized:
                 self._authorize(command, identity, source)
             self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
+            if command.code == RequestCode.HEART_BEAT:
+                self._remember(identity, connection)
         except Refused as refused:
             self._refuse(command, connection, refused)
 
@@ -127,6 +143,32 @@ class AccessLink:
             self._decide(command, self._identify(command, source), needs, source)
         except Refused as refused:
             self._refuse(command, request.connection, refused)
+
+    def may_decide(self, connection: Connection, half: Record) -> bool:
+        """Returns whether the sender of a connection's heartbeats may end the transaction of a half message.
+
+        Anybody may say that they belong to a group of producers, and a check shows them the message.
+        """
+        if self._is_dry_run or RequestCode.END_TRANSACTION in self._unchecked | self._unauthorized:
+            return True
+        identity = self._members.get(connection)
+        if identity is None:
+            return False
+        real_topic = properties.find(half.properties, properties.REAL_TOPIC)
+        needs = needs_of_stored(RequestCode.END_TRANSACTION, half.topic, real_topic, self._cluster)
+        try:
+            self._access().authorize(identity, needs, source_of(connection))
+        except Refused:
+            return False
+        return True
+
+    def _remember(self, identity: Identity, connection: Connection) -> None:
+        if connection not in self._members:
+            connection.on_closed.append(self._forget)
+        self._members[connection] = identity
+
+    def _forget(self, connection: Connection) -> None:
+        self._members.pop(connection, None)
 
     def name_of(self, request: Request[Any]) -> Identity | None:
         """Returns who sent a request that has passed, for handlers that serve super users only."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from tests.unit.broker.desk import Desk, records
 
+from turbopump.auth.signature import Credentials
 from turbopump.protocol import record
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
@@ -83,12 +84,16 @@ class Member:
         self.shown: list[Record] = []
         self._answer = answer
 
-    async def join(self, desk: Desk, client_id: str = "me", group: str = GROUP) -> Client:
+    async def join(
+        self, desk: Desk, client_id: str = "me", group: str = GROUP, who: Credentials | None = None
+    ) -> Client:
         client = desk.visitor(
             {RequestCode.CHECK_TRANSACTION_STATE: Route(CheckTransactionStateRequest, self._asked)}
         )
         beat = {"clientID": client_id, "producerDataSet": [{"groupName": group}], "consumerDataSet": []}
-        request = Command(RequestCode.HEART_BEAT, body=msgspec.json.encode(beat), language="JAVA")
+        body = msgspec.json.encode(beat)
+        signed = None if who is None else who.signed({}, body)
+        request = Command(RequestCode.HEART_BEAT, ext=signed, body=body, language="JAVA")
         assert (await client.call(desk.address, request)).code == 0
         self._beating = asyncio.create_task(self._beat(desk, client, request))
         return client

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, letters, records, running
+from tests.unit.broker.producers import Member
 from tests.unit.guard.kit import (
     ALICE,
     INNER,
@@ -204,6 +205,24 @@ async def test_a_message_by_its_offset_needs_a_right_to_its_own_topic() -> None:
         assert [
             record.body for record in records(await desk.done(ALICE, Code.VIEW_MESSAGE_BY_ID, asked))
         ] == [b"first"]
+
+
+@virtual
+async def test_a_half_message_is_shown_only_to_producers_who_may_end_its_transaction() -> None:
+    """Anybody may say in a heartbeat that they belong to its group."""
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        stranger, own = Member(), Member()
+        await stranger.join(desk.desk, "stranger", "PG", NOBODY)
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG"}
+        await desk.done(ALICE, Code.SEND_MESSAGE_V2, letters("T", f=4, pairs=pairs), b"half")
+        await asyncio.sleep(200)
+        assert stranger.questions == []
+        await own.join(desk.desk, "own", "PG", ALICE)
+        await asyncio.sleep(100)
+        assert [half.body for half in own.shown][:1] == [b"half"]
+        assert stranger.questions == []
 
 
 @virtual

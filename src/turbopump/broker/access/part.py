@@ -43,6 +43,7 @@ async def build(context: Context) -> AccessPart:
     control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock, read_send)
     control.open()
     context.permit = control.link.permit
+    context.may_decide = control.link.may_decide
     return AccessPart(
         routes=control.routes(),
         before=(control.link,),

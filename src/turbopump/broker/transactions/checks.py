@@ -205,11 +205,17 @@ def _printable(text: str) -> str:
 
 
 class TransactionProducers:
-    """`Deciders` that asks the connected producers of a half message's group in turn."""
+    """`Deciders` that asks the connected producers of a half message's group in turn, if they may decide."""
 
-    def __init__(self, members: Members[Connection], broker_name: str) -> None:
+    def __init__(
+        self,
+        members: Members[Connection],
+        broker_name: str,
+        may_decide: Callable[[Connection, Record], bool],
+    ) -> None:
         self._members = members
         self._broker_name = broker_name
+        self._may_decide = may_decide
         self._turn = 0
 
     def can_ask(self, half: Record) -> bool:
@@ -224,7 +230,7 @@ class TransactionProducers:
     def _next(self, half: Record) -> Connection | None:
         group = properties.find(half.properties, properties.PRODUCER_GROUP) or ""
         there = [member.connection for member in self._members.producer_group(group)]
-        able = [one for one in there if not (one.is_closing or one.saturated)]
+        able = [one for one in there if not (one.is_closing or one.saturated) and self._may_decide(one, half)]
         return able[self._turn % len(able)] if able else None
 
 

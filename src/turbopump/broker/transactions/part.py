@@ -40,7 +40,7 @@ async def build(context: Context) -> TransactionPart:
     transactions = OpenTransactions(store, tables.topics, tables.offsets, context.kinds, writer, rules, clock)
     if not context.is_slave:
         await reopen(store, transactions)
-    producers = TransactionProducers(tables.members, context.broker_name)
+    producers = TransactionProducers(tables.members, context.broker_name, context.may_decide)
     checks = TransactionChecks(transactions, store, writer.acknowledgement, producers, rules, clock)
     ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock, context.permit)
     timers = context.part(DelayPart).intake
