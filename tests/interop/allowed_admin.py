@@ -35,6 +35,11 @@ EARLY_COMMIT = "5.5.0 refuses the commit of a group that it does not know yet; w
 ANY_ORDER = "in the order of Java's hash table"
 TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a setting or figure has another name; we have both"
 
+ACCESS_AND_TLS = "settings that Apache keeps elsewhere: in a file of its own, or as properties of the process"
+ACCESS_KEYS = (
+    *("auth*", "initAuthenticationUser", "innerClientAuthenticationCredentials", "migrateAuthFromV1Enabled"),
+    "tls*",
+)
 GROUP_KEYS = ("dLegerGroup", "dLegerPeers", "dLegerSelfId", "preferredLeaderId", "storePathDLedgerCommitLog")
 
 ALLOWED_MQADMIN = (
@@ -53,6 +58,7 @@ ALLOWED_MQADMIN = (
         Allowed(f"* / getBrokerConfig* / dLeger{what}", OTHER_SETTING, recorded=ABSENT)
         for what in ("HeartbeatInterval", "MaxMissedHeartbeats", "M*VoteWait", "QuorumTimeout")
     ),
+    *(Allowed(f"* / getBrokerConfig* / {key}", ACCESS_AND_TLS, recorded=ABSENT) for key in ACCESS_KEYS),
     Allowed("* / getBrokerConfig* / haSlaveFallbehindMax", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterModule*", OTHER_SETTING, recorded=ABSENT),
