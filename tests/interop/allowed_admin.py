@@ -74,6 +74,10 @@ ALLOWED_MQADMIN = (
         seen="*unsupported key: nosuch*",
     ),
     Allowed("* / getNamesrvConfig* / configStorePath", OTHER_SETTING),
+    *(
+        Allowed(f"* / getNamesrvConfig* / {key}", ACCESS_AND_TLS, recorded=ABSENT)
+        for key in (*ACCESS_KEYS, "aclEnable", "clusterName", "nameServerReads")
+    ),
     Allowed("* / getNamesrvConfig* / httpPort", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getNamesrvConfig* / namesrvAddr", OTHER_SETTING, recorded=ABSENT),
     Allowed("settings / updateBrokerConfig * -k fileReservedTime -v many", BAD_VALUE),
