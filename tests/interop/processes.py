@@ -55,6 +55,11 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP; returns when the process has stopped: on a busy machine its threads run on for a while."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+
     def kill(self) -> None:
         """SIGKILL to the whole group; also right for one that has ended."""
         kill_group(self._process)

@@ -238,7 +238,7 @@ class ReplicaPair:
         return {topic: count for topic, count in missing.items() if count}
 
     def freeze_slave(self) -> None:
-        self.slave.servers[-1].signal(signal.SIGSTOP)
+        self.slave.servers[-1].freeze()
 
     def thaw_slave(self) -> None:
         self.slave.servers[-1].signal(signal.SIGCONT)
