@@ -4,7 +4,7 @@
     Signature    base64 of HMAC-SHA1(secret, content), 28 characters
 
 AccessKey and, if there is one, SecurityToken are ext fields and so part of the content. Code, opaque, names
-of fields and their boundaries are not signed: who reads a connection can send a request again, or its
+of fields and their boundaries are not signed: a reader of a connection can send a request again, or its
 fields under another code. Only TLS prevents that.
 """
 
