@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.broker.acknowledgement import choose
-from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, TimerRules, TopicRules
 from turbopump.broker.delay import timers
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
@@ -60,7 +60,7 @@ class Life:
         self.disk, self.workers = SystemDisk(), SystemWorkers()
         config = StoreConfig(root_dir=root, commit_log_file_size=1 << 28, index_enabled=False)
         self.store = Store.open(config, self.disk, clock, self.workers)
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), clock)
         topics.update(Topic(TOPIC, 1, 1), {})
         files = ConfigFiles(config.config_dir, self.disk)
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)

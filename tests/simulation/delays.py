@@ -23,7 +23,7 @@ from tests.simulation.constants import restored
 from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
-from turbopump.broker.config import GroupRules, Identity, TopicRules
+from turbopump.broker.config import BrokerIdentity, GroupRules, TopicRules
 from turbopump.broker.consume.send_back import SendBackHandler
 from turbopump.broker.delay import levels
 from turbopump.broker.delay.level_records import DelaySchedule
@@ -123,7 +123,7 @@ class DelaySimulation(CrashingStore):
     def _open(self, is_calm: bool) -> None:
         self._renew_disk()
         store = self._open_store()
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         self.schedule = DelaySchedule(store)

@@ -23,7 +23,7 @@ from unittest import mock
 
 from tests.simulation.consumers import BROKER_NAME, TOPIC, AssignedQueue, Consumer, GroupBehaviour
 
-from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig, OffsetRules
+from turbopump.broker.config import BrokerConfig, BrokerIdentity, ListenConfig, NameServerConfig, OffsetRules
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
@@ -462,7 +462,7 @@ class GroupSimulation:
             flush_interval_ms=chance.choice([100, 500, 3000]),
         )
         return BrokerConfig(
-            identity=Identity(broker_name=BROKER_NAME),
+            identity=BrokerIdentity(broker_name=BROKER_NAME),
             listening=ListenConfig(bind_address=BROKER_IP, port=PORT),
             name_servers=NameServerConfig(),
             offsets=OffsetRules(reset_here=chance.random() < 0.7),

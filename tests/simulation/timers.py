@@ -15,7 +15,7 @@ from tests.simulation.constants import restored
 from tests.simulation.delays import SAVE_S, START_S, AppendedRecord, DelaySimulation, Name
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, TimerRules, TopicRules
 from turbopump.broker.delay import levels, timer_recovery, timers
 from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
@@ -81,7 +81,7 @@ class TimerSimulation(DelaySimulation):
         if self.chance.random() < 0.1:
             self.disk.remove_tree(self.chance.choice(["/store/timerwheel", "/store/timerlog"]))
         store = self._open_store()
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         writer = writer_of(store, self.clock)

@@ -23,7 +23,7 @@ from tests.simulation.constants import restored
 from tests.simulation.crashing_store import Action, CrashingStore
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, OffsetRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import WaitingKinds
@@ -145,7 +145,7 @@ class TransactionSimulation(CrashingStore):
     async def _open(self) -> None:
         self._renew_disk()
         store = self._open_store()
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), self.clock)
         topics.update(Topic(TOPIC, 4, 4), {})
         self.files = ConfigFiles(self.config.config_dir, self.disk)
         self.offsets = CommittedOffsets(OffsetRules(), self.clock)

@@ -29,7 +29,7 @@ def _why(default: Any, why: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """Name and role of the broker in its cluster."""
 
     cluster_name: str = _why("DefaultCluster", "brokers of one cluster are shown and administered together")
@@ -277,7 +277,7 @@ class MetricsConfig:
 class BrokerConfig:
     """The whole configuration of a broker."""
 
-    identity: Identity = field(default_factory=Identity)
+    identity: BrokerIdentity = field(default_factory=BrokerIdentity)
     listening: ListenConfig = field(default_factory=ListenConfig)
     name_servers: NameServerConfig = field(default_factory=NameServerConfig)
     replication: ReplicationRules = field(default_factory=ReplicationRules)
@@ -432,7 +432,7 @@ def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> dict[str, _So
 
 
 def _starting_point(environ: Mapping[str, str], host_name: str) -> BrokerConfig:
-    config = BrokerConfig(identity=Identity(broker_name=host_name))
+    config = BrokerConfig(identity=BrokerIdentity(broker_name=host_name))
     if home := environ.get("HOME"):
         config = replace(config, store=replace(config.store, root_dir=f"{home}/store"))
     if apache_home := environ.get("ROCKETMQ_HOME"):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from turbopump.broker.config import Identity, NameServerConfig
+from turbopump.broker.config import BrokerIdentity, NameServerConfig
 from turbopump.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
@@ -47,7 +47,7 @@ class RegisteredTopics(Protocol):
 class BrokerEndpoint:
     """Cluster, broker name, id, address and replication address that this broker registers under."""
 
-    identity: Identity
+    identity: BrokerIdentity
     address: str
     ha_address: str
 

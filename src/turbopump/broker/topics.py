@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from turbopump.broker import attributes
-from turbopump.broker.config import Identity, TopicRules
+from turbopump.broker.config import BrokerIdentity, TopicRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
@@ -87,7 +87,7 @@ class TopicTable:
     """The topic table. Calls `on_change` with new or changed topics; with [] if deleted or marked ordered."""
 
     def __init__(
-        self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False
+        self, rules: TopicRules, identity: BrokerIdentity, clock: Clock, light_queues: bool = False
     ) -> None:
         """Creates the table with the built-in topics; `load` adds those of topics.json.
 
@@ -323,7 +323,7 @@ class TopicTable:
         self.on_change(topics)
 
 
-def built_in_topics(rules: TopicRules, identity: Identity) -> list[Topic]:
+def built_in_topics(rules: TopicRules, identity: BrokerIdentity) -> list[Topic]:
     """Returns the topics that a 5.5.0 broker has from the start, also those of features missing here.
 
     Those are empty and closed to senders, so tools that list or look for them find what they expect.

@@ -9,7 +9,7 @@ from turbopump.cli.raft_group import add_group, add_transfer, status, transfer
 from turbopump.cli.raft_verify import add_directories, verify
 
 
-class Action(NamedTuple):
+class RaftAction(NamedTuple):
     """An action of the command: what it does, an example, its arguments, and the function that does it."""
 
     summary: str
@@ -31,20 +31,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 ACTIONS = {
-    "status": Action(
+    "status": RaftAction(
         "show role, term and log of all members of a DLedger group; exit 1: one is missing",
         "turbopump raft status\nturbopump raft status broker-a -n 10.0.0.1:9876\n"
         "turbopump raft status -b 10.0.0.5:10911 --json",
         add_group,
         status,
     ),
-    "transfer": Action(
+    "transfer": RaftAction(
         "have another member of a DLedger group lead it",
         "turbopump raft transfer n1\nturbopump raft transfer n1 broker-a -n 10.0.0.1:9876",
         add_transfer,
         transfer,
     ),
-    "verify": Action(
+    "verify": RaftAction(
         "compare the committed entries of members, byte for byte; the members must be stopped",
         "turbopump raft verify /data/n0/store /data/n1/store /data/n2/store",
         add_directories,

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from turbopump.raft import votes
 from turbopump.raft.effects import Role
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_TERM, MemberId, VoteAnswer, VoteRequest, VoteResult
 
 _TERMS_SEEN = (VoteResult.REJECT_EXPIRED_VOTE_TERM, VoteResult.REJECT_TERM_SMALL_THAN_LEDGER)
@@ -63,7 +63,7 @@ def outcome_of(count: VoteCount) -> Outcome:
 class Candidate:
     """A node that looks for a leader, or for votes. Its methods return True when it has won."""
 
-    def __init__(self, member: Member, vote_at_ms: int) -> None:
+    def __init__(self, member: RaftMember, vote_at_ms: int) -> None:
         self._member = member
         self._vote_at_ms = vote_at_ms
         self._round_end_ms: int | None = None  # None: no round is open
@@ -190,7 +190,7 @@ class Candidate:
         return False
 
 
-def become_candidate(member: Member, vote_at_ms: int) -> Candidate:
+def become_candidate(member: RaftMember, vote_at_ms: int) -> Candidate:
     """Makes the node a candidate of the present term, without a leader."""
     member.role, member.leader = Role.CANDIDATE, None
     member.announce()

@@ -2,14 +2,14 @@
 
 from turbopump.raft.effects import Role
 from turbopump.raft.incoming_pushes import IncomingPushes
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import MemberId
 
 
 class Follower:
     """A node that follows the leader of its term."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self._heard_ms = member.now_ms
         self.pushes = IncomingPushes(member)
@@ -34,7 +34,7 @@ class Follower:
         return self._heard_ms + self._member.config.leader_timeout_ms + 1
 
 
-def become_follower(member: Member, leader: MemberId) -> Follower:
+def become_follower(member: RaftMember, leader: MemberId) -> Follower:
     """Makes the node a follower of the leader of the present term."""
     member.role, member.leader = Role.FOLLOWER, leader
     member.announce()

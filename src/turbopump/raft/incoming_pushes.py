@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from turbopump.raft.effects import AppendEntries, Truncate
 from turbopump.raft.events import RequestId
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_INDEX, Push, PushAnswer, PushedEntry, PushKind, RaftCode
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingPush:
     """A push that is not answered yet."""
 
     request_id: RequestId
@@ -36,17 +36,17 @@ class _Waiting:
 class IncomingPushes:
     """The pushes of one leader in one term."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self.verified_index: int | None = None
         """None: nothing was compared yet."""
-        self._early: dict[int, _Waiting] = {}  # by first index: entries before them are missing
+        self._early: dict[int, _WaitingPush] = {}  # by first index: entries before them are missing
         self._early_bytes = 0
-        self._unsynced: deque[_Waiting] = deque()  # taken, and answered when they are safe
+        self._unsynced: deque[_WaitingPush] = deque()  # taken, and answered when they are safe
 
     def received(self, request_id: RequestId, push: Push) -> None:
         """Takes in a push of the leader; it is answered now or later."""
-        waiting = _Waiting(request_id, push, self._member.now_ms)
+        waiting = _WaitingPush(request_id, push, self._member.now_ms)
         if not _is_complete(push):
             self._answer(waiting, RaftCode.UNEXPECTED_ARGUMENT)
         elif push.kind is PushKind.APPEND:
@@ -86,14 +86,14 @@ class IncomingPushes:
 
     # kinds of pushes
 
-    def _compare(self, waiting: _Waiting, entry: PushedEntry) -> None:
+    def _compare(self, waiting: _WaitingPush, entry: PushedEntry) -> None:
         if not self._member.log.holds(entry):
             self._answer(waiting, RaftCode.INCONSISTENT_STATE)
             return
         self._verified(entry.index, waiting.push)
         self._answer_when_synced(waiting)
 
-    def _truncate(self, waiting: _Waiting, entry: PushedEntry) -> None:
+    def _truncate(self, waiting: _WaitingPush, entry: PushedEntry) -> None:
         log, committed = self._member.log, self._member.committed_index
         if log.holds(entry):
             self._verified(entry.index, waiting.push)
@@ -107,14 +107,14 @@ class IncomingPushes:
             self._unsynced.append(waiting)
             self._commit(waiting.push)
 
-    def _committed(self, waiting: _Waiting) -> None:
+    def _committed(self, waiting: _WaitingPush) -> None:
         if self.verified_index is None:
             self._answer(waiting, RaftCode.INCONSISTENT_STATE)
             return
         self._commit(waiting.push)
         self._answer(waiting, RaftCode.SUCCESS)
 
-    def _append(self, waiting: _Waiting) -> None:
+    def _append(self, waiting: _WaitingPush) -> None:
         first = waiting.push.entries[0].index
         if self.verified_index is None:
             self._answer(waiting, RaftCode.INCONSISTENT_STATE)
@@ -126,7 +126,7 @@ class IncomingPushes:
         else:
             self._take([waiting, *self._following(waiting.last_index)])
 
-    def _take(self, pushes: list[_Waiting]) -> None:
+    def _take(self, pushes: list[_WaitingPush]) -> None:
         """Takes pushes whose entries follow one another behind what is verified."""
         assert self.verified_index is not None
         log = self._member.log
@@ -154,7 +154,7 @@ class IncomingPushes:
 
     # pushes that came before their time
 
-    def _keep_early(self, waiting: _Waiting, first: int) -> None:
+    def _keep_early(self, waiting: _WaitingPush, first: int) -> None:
         config = self._member.config
         if first in self._early:
             self._answer(waiting, RaftCode.REPEATED_PUSH)
@@ -167,7 +167,7 @@ class IncomingPushes:
             self._early[first] = waiting
             self._early_bytes += waiting.size
 
-    def _following(self, last: int) -> Iterator[_Waiting]:
+    def _following(self, last: int) -> Iterator[_WaitingPush]:
         """Removes and returns the early pushes that continue behind `last`."""
         while (waiting := self._early.pop(last + 1, None)) is not None:
             self._early_bytes -= waiting.size
@@ -201,19 +201,21 @@ class IncomingPushes:
                 return effect.replacement.index
         return self._member.log.begin_index
 
-    def _answer_when_synced(self, waiting: _Waiting) -> None:
+    def _answer_when_synced(self, waiting: _WaitingPush) -> None:
         if waiting.last_index <= self._member.log.synced_index:
             self._answer(waiting, RaftCode.SUCCESS)
         else:
             self._unsynced.append(waiting)
 
-    def _answer(self, waiting: _Waiting, code: RaftCode) -> None:
+    def _answer(self, waiting: _WaitingPush, code: RaftCode) -> None:
         self._member.respond(
             waiting.request_id, answer_to(self._member, waiting.push, code, self.verified_index)
         )
 
 
-def answer_to(member: Member, push: Push, code: RaftCode, verified_index: int | None = None) -> PushAnswer:
+def answer_to(
+    member: RaftMember, push: Push, code: RaftCode, verified_index: int | None = None
+) -> PushAnswer:
     """Returns the answer to a push, with the present bounds of the log."""
     end_index = member.log.end_index
     if push.kind is PushKind.TRUNCATE and code is RaftCode.SUCCESS and verified_index is not None:

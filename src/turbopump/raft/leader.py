@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from turbopump.raft.effects import AppendNoOp, Role
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import (
     Heartbeat,
     HeartbeatAnswer,
@@ -37,7 +37,7 @@ class Leader:
     Methods return a term when the node must not lead any longer: the present one, or a later one.
     """
 
-    def __init__(self, member: Member, first_own_index: int, batch_peers: Collection[MemberId]) -> None:
+    def __init__(self, member: RaftMember, first_own_index: int, batch_peers: Collection[MemberId]) -> None:
         self._member = member
         self._first_own_index = first_own_index
         self._contacts = {peer: _Contact(member.now_ms, member.now_ms) for peer in member.config.peers}
@@ -147,7 +147,7 @@ class Leader:
             self._member.commit(index)
 
 
-def become_leader(member: Member, first_own_index: int, batch_peers: Collection[MemberId]) -> Leader:
+def become_leader(member: RaftMember, first_own_index: int, batch_peers: Collection[MemberId]) -> Leader:
     """Makes the node the leader of the present term."""
     member.role, member.leader = Role.LEADER, member.config.own_id
     member.announce()

@@ -13,7 +13,7 @@ from turbopump.raft.log_view import LogView
 from turbopump.raft.messages import MemberId, OutgoingRequest, PeerAnswer
 
 
-class Member:
+class RaftMember:
     """State of a node that outlives its roles."""
 
     def __init__(self, config: NodeConfig, saved: SavedState, log: LogView, chance: random.Random) -> None:

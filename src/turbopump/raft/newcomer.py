@@ -20,7 +20,7 @@ shorter log, one without for its term. If too many disks were lost at once for a
 operator must decide whose log is valid, and start the others as joined.
 """
 
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_INDEX, NO_TERM, MemberId, Push, VoteAnswer, VoteRequest, VoteResult
 
 QUESTION = VoteRequest(NO_TERM, NO_INDEX, NO_TERM)
@@ -30,7 +30,7 @@ QUESTION = VoteRequest(NO_TERM, NO_INDEX, NO_TERM)
 class Newcomer:
     """What a node that has not joined knows about the others."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self._answers: dict[MemberId, VoteAnswer] = {}
         self._leader_term = NO_TERM

@@ -32,7 +32,7 @@ from turbopump.raft.follower import Follower
 from turbopump.raft.incoming_pushes import answer_to
 from turbopump.raft.leader import Leader
 from turbopump.raft.log_view import LogView
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import (
     NO_TERM,
     Heartbeat,
@@ -61,7 +61,7 @@ class Node:
     """One member of a group that agrees on a log."""
 
     def __init__(self, config: NodeConfig, saved: SavedState, log: LogView, chance: random.Random) -> None:
-        self._member = member = Member(config, saved, log, chance)
+        self._member = member = RaftMember(config, saved, log, chance)
         self._roles = Roles(member)
         self._newcomer = Newcomer(member)
         self._offer = LeadershipOffer(member)

@@ -9,7 +9,7 @@ leads back to COMPARE. Each comparison is a new `attempt`; answers to an earlier
 from collections import deque
 from dataclasses import dataclass, replace
 
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_INDEX, MemberId, PushAnswer, PushKind, PushOrder, RaftCode
 from turbopump.raft.push_quota import PushQuota
 
@@ -26,7 +26,7 @@ class _Outstanding:
 class FollowerProgress:
     """The leader's view of one follower."""
 
-    def __init__(self, member: Member, peer: MemberId, first_own_index: int, takes_batches: bool) -> None:
+    def __init__(self, member: RaftMember, peer: MemberId, first_own_index: int, takes_batches: bool) -> None:
         self._member = member
         self._peer = peer
         self._first_own_index = first_own_index

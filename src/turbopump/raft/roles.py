@@ -10,14 +10,14 @@ any        ── a later term is seen ────────────► c
 from turbopump.raft.candidate import Candidate, become_candidate
 from turbopump.raft.follower import Follower, become_follower
 from turbopump.raft.leader import Leader, become_leader
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_INDEX, MemberId
 
 
 class Roles:
     """The role of a node, one at a time."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self.present: Candidate | Follower | Leader = Candidate(member, vote_at_ms=0)
         self.batch_peers: set[MemberId] = set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from turbopump.raft.effects import Role
 from turbopump.raft.events import RequestId, Transfer
 from turbopump.raft.leader import Leader
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import MemberId, RaftCode, TransferAnswer, TransferRequest
 
 
@@ -27,7 +27,7 @@ class _Offer:
 class LeadershipOffer:
     """The leadership that this node offers to another member, one at a time."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self._offer: _Offer | None = None
         self._look_at_ms: int | None = None
@@ -122,7 +122,7 @@ class _Takeover:
 class LeadershipTakeover:
     """The leadership that this node was asked to take, and the answer that it owes."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RaftMember) -> None:
         self._member = member
         self._takeover: _Takeover | None = None
 

@@ -1,11 +1,11 @@
 """Whether a member gives a candidate its vote: DLedger's checks in DLedger's order."""
 
 from turbopump.raft.effects import Role
-from turbopump.raft.member import Member
+from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import MemberId, VoteRequest, VoteResult
 
 
-def decide(member: Member, candidate: MemberId, request: VoteRequest) -> VoteResult:
+def decide(member: RaftMember, candidate: MemberId, request: VoteRequest) -> VoteResult:
     """Returns the answer to a request for a vote, the node's own included; changes nothing."""
     own = candidate == member.config.own_id
     if candidate not in member.config.members:
@@ -27,7 +27,7 @@ def decide(member: Member, candidate: MemberId, request: VoteRequest) -> VoteRes
     return VoteResult.ACCEPT
 
 
-def _shorter_log(member: Member, request: VoteRequest) -> VoteResult | None:
+def _shorter_log(member: RaftMember, request: VoteRequest) -> VoteResult | None:
     """Compares the candidate's log with all of the own log, committed or not."""
     if request.end_term < member.log.end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -36,7 +36,7 @@ def _shorter_log(member: Member, request: VoteRequest) -> VoteResult | None:
     return None
 
 
-def _takes_leadership(member: Member, request: VoteRequest) -> bool:
+def _takes_leadership(member: RaftMember, request: VoteRequest) -> bool:
     """Whether this node was asked to lead in this term, and has all that the candidate has."""
     return (
         member.role is Role.CANDIDATE

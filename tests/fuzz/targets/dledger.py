@@ -8,7 +8,7 @@ from tests.compat.dledger import exchanges
 from tests.fuzz.targets import Target
 
 from turbopump.protocol.dledger import entry as entries
-from turbopump.protocol.dledger.messages import REQUESTS, PushRequest, decode_answer, decode_request
+from turbopump.protocol.dledger.messages import REQUESTS, PushRequestBody, decode_answer, decode_request
 from turbopump.protocol.errors import BrokenBody, BrokenRecord
 
 CODES = tuple(REQUESTS)
@@ -45,7 +45,7 @@ def body_seeds() -> Iterator[bytes]:
 def entry_seeds() -> Iterator[bytes]:
     for one in exchanges()[:20]:
         request = decode_request(one.code, one.request_body)
-        for entry in request.entries if isinstance(request, PushRequest) else ():
+        for entry in request.entries if isinstance(request, PushRequestBody) else ():
             yield entries.pack_entry(entry)
             yield entries.pack_entry(entry)[:40] + bytes(4) + entries.pack_entry(entry)[44:]
 

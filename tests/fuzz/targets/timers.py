@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tests.fuzz.targets import Target
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, TimerRules, TopicRules
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, TopicTable
@@ -77,7 +77,7 @@ class BrokerRun:
         workers = SimulatedWorkers(disk)
         self.clock = clock
         self.store = Store.open(CONFIG, disk, clock, workers)
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), clock)
         topics.update(Topic("T", 1, 1), {})
         files = ConfigFiles(CONFIG.config_dir, disk)
         self.timing = TimerIntake(self.store, lambda: RULES, "a", clock, RULES.precision_ms)

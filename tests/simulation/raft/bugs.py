@@ -16,7 +16,7 @@ from tests.simulation.raft.world import World
 
 from turbopump.raft.incoming_pushes import IncomingPushes
 from turbopump.raft.leader import Leader
-from turbopump.raft.member import Member as NodeState
+from turbopump.raft.member import RaftMember as NodeState
 from turbopump.raft.pending_appends import PendingAppends
 
 

@@ -14,7 +14,7 @@ from turbopump.raft import node as node_module
 from turbopump.raft.config import SavedState
 from turbopump.raft.incoming_pushes import IncomingPushes
 from turbopump.raft.leader import Leader
-from turbopump.raft.member import Member as NodeState
+from turbopump.raft.member import RaftMember as NodeState
 from turbopump.raft.messages import RaftCode, VoteResult
 from turbopump.raft.node import Node
 from turbopump.raft.pending_appends import PendingAppends

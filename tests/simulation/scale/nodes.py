@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tests.simulation.scale.plan import BrokerPlan, ClientPlan, Plan
 
-from turbopump.broker.config import Identity, NameServerConfig, TopicRules
+from turbopump.broker.config import BrokerIdentity, NameServerConfig, TopicRules
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.topics import Topic, TopicTable
 from turbopump.client.instance import ClientInstance
@@ -40,7 +40,7 @@ class BrokerNode:
     ) -> None:
         self.plan = plan
         self.heartbeats = 0
-        identity = Identity(cluster_name=CLUSTER, broker_name=plan.name)
+        identity = BrokerIdentity(cluster_name=CLUSTER, broker_name=plan.name)
         self.topics = TopicTable(TopicRules(), identity, clock)
         self.topics.update_all((Topic(name, count, count), {}) for name, count in plan.topics.items())
         endpoint = BrokerEndpoint(identity, f"{plan.ip}:{PORT}", f"{plan.ip}:{PORT + HA_PORT_STEP}")

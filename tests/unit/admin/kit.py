@@ -19,7 +19,7 @@ from typing import Any
 from tests.unit.broker.desk import CONFIG
 
 from turbopump.admin.main import AdminEnvironment, run
-from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig
+from turbopump.broker.config import BrokerConfig, BrokerIdentity, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
@@ -134,7 +134,7 @@ async def _start_broker(
 ) -> Broker:
     own = replace(
         config,
-        identity=Identity(broker_name=f"broker-{'abcdef'[number]}"),
+        identity=BrokerIdentity(broker_name=f"broker-{'abcdef'[number]}"),
         listening=ListenConfig(bind_address="127.0.0.1", port=10911 + 10 * number),
         name_servers=NameServerConfig((NAMESRV,)),
     )

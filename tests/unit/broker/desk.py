@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig, TimerRules
+from turbopump.broker.config import BrokerConfig, BrokerIdentity, ListenConfig, NameServerConfig, TimerRules
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
@@ -31,7 +31,7 @@ SMALL_STORE = StoreConfig(
     index_items=400,
 )
 CONFIG = BrokerConfig(
-    identity=Identity(broker_name="broker-a"),
+    identity=BrokerIdentity(broker_name="broker-a"),
     listening=ListenConfig(bind_address="127.0.0.1", port=10911),
     name_servers=NameServerConfig(),
     store=SMALL_STORE,

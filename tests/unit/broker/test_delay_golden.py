@@ -8,7 +8,7 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of, expected_of
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, TopicRules
+from turbopump.broker.config import BrokerIdentity, TopicRules
 from turbopump.broker.delay.levels import FILE, DelayedMessages
 from turbopump.broker.topics import TopicTable
 from turbopump.protocol.names import SCHEDULE_TOPIC
@@ -28,7 +28,7 @@ async def open_and_wait(name: str, root: str, now_ms: int) -> tuple[list[Record]
     clock, disk = VirtualClock(start_ms=now_ms), SystemDisk()
     store = Store.open(config_of(name, root), disk, clock, SystemWorkers())
     end = store.log.end
-    topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
+    topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), clock)
     files = ConfigFiles(store.config.config_dir, disk)
     delays = DelayedMessages(store, topics, writer_of(store, clock), files.save, SystemWorkers(), clock)
     files.load(FILE, lambda data: delays.load(data) >= 0)

@@ -7,7 +7,7 @@ from tests.unit.broker.desk import CONFIG
 from tests.unit.client.recorded_network import RecordedNetwork
 
 from turbopump.auth.signature import Credentials, is_signed_by
-from turbopump.broker.config import Identity, ListenConfig, NameServerConfig
+from turbopump.broker.config import BrokerIdentity, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.routes import MinBrokerIdChange
@@ -34,7 +34,7 @@ async def asked(credentials: Credentials | None) -> list[Command]:
     for number, role in enumerate(("ASYNC_MASTER", "SLAVE")):
         config = replace(
             CONFIG,
-            identity=Identity(broker_name="broker-a", broker_id=number, role=role),
+            identity=BrokerIdentity(broker_name="broker-a", broker_id=number, role=role),
             listening=ListenConfig(bind_address="127.0.0.1", port=10911 + 10 * number),
             name_servers=NameServerConfig((NAMESRV,)),
         )

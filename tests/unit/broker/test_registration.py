@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 
-from turbopump.broker.config import Identity, NameServerConfig, TopicRules
+from turbopump.broker.config import BrokerIdentity, NameServerConfig, TopicRules
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.bodies import KVTable, RegisterBrokerBody
@@ -19,7 +19,7 @@ from turbopump.remoting.server import Server
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork
 
-IDENTITY = Identity(broker_name="broker-a")
+IDENTITY = BrokerIdentity(broker_name="broker-a")
 ALL = 15
 
 

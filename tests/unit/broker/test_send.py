@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.desk import CONFIG, Desk, in_broker, letters, records, with_broker
 
-from turbopump.broker.config import Identity
+from turbopump.broker.config import BrokerIdentity
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
@@ -271,7 +271,7 @@ def test_a_sync_master_without_a_slave_says_so() -> None:
         assert (answer.ext or {})["queueOffset"] == "0"
         assert (await desk.send("T", pairs={"WAIT": "false"})).code == ResponseCode.SUCCESS
 
-    identity = Identity(broker_name="broker-a", role="SYNC_MASTER")
+    identity = BrokerIdentity(broker_name="broker-a", role="SYNC_MASTER")
     with_broker(scenario, config=replace(CONFIG, identity=identity))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.kit import STORES, apache_store
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, TimerRules, TopicRules
 from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.record import Record
@@ -43,7 +43,7 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     workers = SystemWorkers()
     store = Store.open(config, disk, clock, workers)
     end = store.log.end
-    topics = TopicTable(TopicRules(), Identity(broker_name="broker-a"), clock)
+    topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="broker-a"), clock)
     topics.update(Topic("TimerT", 4, 4), {})
     files = ConfigFiles(config.config_dir, disk)
     timers = TimedMessages(

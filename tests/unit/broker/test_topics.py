@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.unit.broker.kit import HandClock
 from tests.unit.store.kit import apache_store
 
-from turbopump.broker.config import Identity, TopicRules
+from turbopump.broker.config import BrokerIdentity, TopicRules
 from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol.errors import BrokenBody, InvalidParameter, Refused, SystemFailure, TopicNotFound
 
 PEER = ("10.0.0.1", 1234)
-IDENTITY = Identity(broker_name="broker-a")
+IDENTITY = BrokerIdentity(broker_name="broker-a")
 
 
 def table(rules: TopicRules | None = None) -> TopicTable:

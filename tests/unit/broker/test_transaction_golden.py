@@ -10,7 +10,7 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of
 from tests.writers import writer_of
 
-from turbopump.broker.config import Identity, OffsetRules, TopicRules
+from turbopump.broker.config import BrokerIdentity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.produce.kinds import WaitingKinds
@@ -43,7 +43,7 @@ class Broker:
     def __init__(self, name: str, root: str, knows_progress: bool) -> None:
         clock, disk = VirtualClock(start_ms=NOW), SystemDisk()
         self.store = Store.open(config_of(name, root), disk, clock, SystemWorkers())
-        topics = TopicTable(TopicRules(), Identity(broker_name="a"), clock)
+        topics = TopicTable(TopicRules(), BrokerIdentity(broker_name="a"), clock)
         offsets = CommittedOffsets(OffsetRules(), clock)
         if knows_progress:
             offsets.load(Path(root, "config", "consumerOffset.json").read_bytes())

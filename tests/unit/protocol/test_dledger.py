@@ -15,15 +15,15 @@ from turbopump.protocol import command, frame, record
 from turbopump.protocol.dledger import entry as entries
 from turbopump.protocol.dledger import messages
 from turbopump.protocol.dledger.answers import answer_push, answer_vote, refuse
-from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, PushType, VoteResult
+from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, DLedgerVoteResult, PushType
 from turbopump.protocol.dledger.entry import DLedgerEntry
 from turbopump.protocol.dledger.messages import (
-    HeartbeatAnswer,
-    LeaderHeartbeat,
-    PushRequest,
-    TransferAnswer,
-    TransferRequest,
-    VoteRequest,
+    HeartbeatAnswerBody,
+    LeaderHeartbeatBody,
+    PushRequestBody,
+    TransferAnswerBody,
+    TransferRequestBody,
+    VoteRequestBody,
     decode_answer,
     decode_request,
 )
@@ -62,8 +62,8 @@ def test_codes_and_vote_results_of_apaches_answers_are_known() -> None:
     for one in exchanges():
         answer = decode_answer(one.code, one.answer_body)
         assert DLedgerCode(answer.code) == one.answer_code
-        if isinstance(answer, messages.VoteAnswer):
-            assert VoteResult(answer.voteResult) == one.vote_result
+        if isinstance(answer, messages.VoteAnswerBody):
+            assert DLedgerVoteResult(answer.voteResult) == one.vote_result
 
 
 def test_votes_are_answered_with_the_fields_that_apache_answers() -> None:
@@ -71,16 +71,16 @@ def test_votes_are_answered_with_the_fields_that_apache_answers() -> None:
     for one in votes:
         request = decode_request(one.code, one.request_body)
         answer = decode_answer(one.code, one.answer_body)
-        assert isinstance(request, VoteRequest)
-        ours = answer_vote(request, VoteResult(one.vote_result), answer.term)
+        assert isinstance(request, VoteRequestBody)
+        ours = answer_vote(request, DLedgerVoteResult(one.vote_result), answer.term)
         assert ours.encode() == one.answer_body
 
 
 def test_pushes_are_answered_with_the_fields_that_apache_answers() -> None:
     for one in exchanges():
         request, answer = decode_request(one.code, one.request_body), decode_answer(one.code, one.answer_body)
-        if isinstance(request, PushRequest):
-            assert isinstance(answer, messages.PushAnswer)
+        if isinstance(request, PushRequestBody):
+            assert isinstance(answer, messages.PushAnswerBody)
             code = DLedgerCode(answer.code)
             ours = answer_push(request, code, answer.term, answer.beginIndex, answer.endIndex)
             assert ours.encode() == one.answer_body
@@ -89,7 +89,7 @@ def test_pushes_are_answered_with_the_fields_that_apache_answers() -> None:
 def test_a_heartbeat_is_answered_with_code_and_term_alone() -> None:
     for one in exchanges():
         if one.code == DLedgerRequestCode.HEART_BEAT:
-            assert HeartbeatAnswer(code=one.answer_code).encode() == one.answer_body
+            assert HeartbeatAnswerBody(code=one.answer_code).encode() == one.answer_body
 
 
 def test_a_refused_transfer_is_answered_as_apache_refuses_it() -> None:
@@ -97,17 +97,17 @@ def test_a_refused_transfer_is_answered_as_apache_refuses_it() -> None:
     assert [one.answer_code for one in transfers] == [409, 409, 200]
     for one in transfers:
         request = decode_request(one.code, one.request_body)
-        assert isinstance(request, TransferRequest)
-        ours = refuse(TransferAnswer, request, DLedgerCode.INCONSISTENT_LEADER)
+        assert isinstance(request, TransferRequestBody)
+        ours = refuse(TransferAnswerBody, request, DLedgerCode.INCONSISTENT_LEADER)
         if one.answer_code == DLedgerCode.SUCCESS:
-            ours = TransferAnswer(term=2)
+            ours = TransferAnswerBody(term=2)
         assert ours.encode() == one.answer_body
 
 
 def test_an_entry_that_apache_pushed_is_packed_and_read_again() -> None:
     for one in exchanges():
         request = decode_request(one.code, one.request_body)
-        for pushed in request.entries if isinstance(request, PushRequest) else ():
+        for pushed in request.entries if isinstance(request, PushRequestBody) else ():
             data = entries.pack_entry(pushed)
             assert len(data) == pushed.size
             read = entries.read_entry(data, 0, len(data))
@@ -122,14 +122,14 @@ def test_an_entry_that_apache_pushed_is_packed_and_read_again() -> None:
 def test_what_java_derives_from_the_entries_is_ignored_when_it_is_read() -> None:
     body = b'{"batch":true,"count":7,"firstEntryIndex":9,"lastEntryIndex":9,"totalSize":5,"type":"COMMIT"}'
     read = decode_request(DLedgerRequestCode.PUSH, body)
-    assert isinstance(read, PushRequest)
+    assert isinstance(read, PushRequestBody)
     assert read.entries == []
     assert json.loads(read.encode())["count"] == 0
 
 
 def test_a_batch_names_its_first_and_last_entry_and_the_size_of_all() -> None:
     batch = [entries.entry_of(bytes(100 + n), n, 3, 1000 * n) for n in (4, 5, 6)]
-    written = json.loads(PushRequest(batch, group="g").encode())
+    written = json.loads(PushRequestBody(batch, group="g").encode())
     assert (written["batch"], written["count"], written["totalSize"]) == (True, 3, 3 * 148 + 15)
     assert (written["firstEntryIndex"], written["lastEntryIndex"]) == (4, 6)
     assert "entry" not in written
@@ -141,11 +141,11 @@ ENTRIES = st.builds(
     entries.entry_of, st.binary(min_size=1, max_size=60), index=PLACES, term=PLACES, pos=PLACES
 )
 REQUESTS = st.one_of(
-    st.builds(VoteRequest, group=NAMES, leaderId=NAMES, localId=NAMES, remoteId=NAMES, term=I64),
-    st.builds(LeaderHeartbeat, group=NAMES, localId=NAMES, term=I64),
-    st.builds(TransferRequest, group=NAMES, transferId=NAMES, takeLeadershipLedgerIndex=I64),
+    st.builds(VoteRequestBody, group=NAMES, leaderId=NAMES, localId=NAMES, remoteId=NAMES, term=I64),
+    st.builds(LeaderHeartbeatBody, group=NAMES, localId=NAMES, term=I64),
+    st.builds(TransferRequestBody, group=NAMES, transferId=NAMES, takeLeadershipLedgerIndex=I64),
     st.builds(
-        PushRequest,
+        PushRequestBody,
         batchEntry=st.lists(ENTRIES, max_size=3),
         commitIndex=I64,
         entry=st.none() | ENTRIES,

@@ -89,3 +89,9 @@ def test_a_file_is_long_from_501_lines_on(tmp_path: Path) -> None:
 def test_functions_without_a_body_have_no_length(tmp_path: Path) -> None:
     package = tree(tmp_path, a="def declared(): ...\n\ndef short():\n    return 1\n")
     assert counts(package)["function_lines"] == {"count": 1, "median": 2, "p90": 2}
+
+
+def test_a_class_name_means_one_thing_in_our_tree() -> None:
+    found = counts(Path(__file__).parents[3] / "src/turbopump")
+    assert found["repeated_class_names"] == {}
+    assert len(found["store_imports"]) <= 3

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from turbopump.broker.config import Identity
+from turbopump.broker.config import BrokerIdentity
 from turbopump.broker.dledger.member import GroupMember
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.storage import Storage
@@ -33,7 +33,7 @@ class RaftHandler:
         member: GroupMember,
         store: Storage,
         offsets: CommittedOffsets,
-        identity: Identity,
+        identity: BrokerIdentity,
         leader_address: Callable[[], str | None],
     ) -> None:
         """`leader_address` returns where clients reach the leader, if that is known."""

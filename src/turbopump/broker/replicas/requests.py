@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-from turbopump.broker.config import Identity, MasterRole
+from turbopump.broker.config import BrokerIdentity, MasterRole
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.storage import Storage
 from turbopump.protocol.bodies import (
@@ -52,7 +52,7 @@ class ReplicaHandler:
         self,
         store: Storage,
         offsets: CommittedOffsets,
-        identity: Identity,
+        identity: BrokerIdentity,
         run: int,
         max_gap: Callable[[], int],
         side: Master | SlaveSide,

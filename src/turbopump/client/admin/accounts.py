@@ -41,7 +41,7 @@ class AclFiles(NotebookTable):
 
 
 @dataclass
-class Accounts:
+class AclAccounts:
     """Administers accounts of access control 4.x at one broker, by its address.
 
     Brokers of 4.5.2 to 5.3.2 have these requests, those of 5.x that have no such accounts do not answer.

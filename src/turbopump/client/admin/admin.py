@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Self, Unpack
 
 from turbopump.client import discovery
-from turbopump.client.admin.accounts import Accounts
+from turbopump.client.admin.accounts import AclAccounts
 from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.calls import TIMEOUT_S, AdminCalls
 from turbopump.client.admin.clusters import Clusters
@@ -90,7 +90,7 @@ class Admin:
         self.name_servers = NameServerSettings(asking)
         self.users = Users(asking)
         self.acls = Acls(asking)
-        self.accounts = Accounts(asking)
+        self.accounts = AclAccounts(asking)
         self.connections = Connections(asking, self.topics)
         self.groups = Groups(asking, self.topics, self.connections)
         self.offsets = Offsets(asking, self.topics, self.groups, self.clock)

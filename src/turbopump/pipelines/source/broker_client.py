@@ -25,7 +25,7 @@ from turbopump.client.routes import TopicRoute, route_of
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
 from turbopump.pipelines.source.removed_queues import StoredQueuePuller
-from turbopump.pipelines.source.settings import Access, TopicSelection
+from turbopump.pipelines.source.settings import ClusterAccess, TopicSelection
 from turbopump.pipelines.source.snapshot import ClusterSnapshot
 from turbopump.protocol import bodies, names
 from turbopump.protocol.addresses import MASTER_ID
@@ -50,7 +50,7 @@ NO_ROUTE = TopicRoute((), (), {})
 class BrokerClient:
     """Async client that asks the brokers of one cluster about queues and offsets, on the background loop."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self._admin = Admin(access.name_server, **access.client_options)
         self._access = access
         self._greeted: set[tuple[str, str]] = set()
@@ -372,13 +372,13 @@ class _ProcessClients:
     """Holds the broker clients of this process, and its fork count, which shows that it was forked."""
 
     forks: int = -1
-    brokers: dict[Access, BrokerClient] = field(default_factory=dict)
+    brokers: dict[ClusterAccess, BrokerClient] = field(default_factory=dict)
 
 
 _clients = _ProcessClients()
 
 
-def shared_client(access: Access) -> BrokerClient:
+def shared_client(access: ClusterAccess) -> BrokerClient:
     """Returns this process's client for `access`, made at first use and closed when the process ends."""
     if _clients.forks != background.forks():
         background.leave_to_parent(_clients.brokers)
@@ -389,12 +389,12 @@ def shared_client(access: Access) -> BrokerClient:
     return _clients.brokers[access]
 
 
-async def _made(access: Access) -> BrokerClient:
+async def _made(access: ClusterAccess) -> BrokerClient:
     return BrokerClient(access)
 
 
 def ask_with_retries(
-    access: Access, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]], tries: int, pause_s: float
+    access: ClusterAccess, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]], tries: int, pause_s: float
 ) -> T:
     """Runs `ask` on the background loop and returns its result; repeats it while servers do not answer.
 

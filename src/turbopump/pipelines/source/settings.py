@@ -207,7 +207,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """Says how servers are reached, and as which user; the key of a worker's cached connections."""
 
     name_server: str
@@ -282,7 +282,7 @@ class Bound:
 class SourceQuery:
     """All settings of one read from topics, from servers to retries. Sent to workers by pickle."""
 
-    access: Access
+    access: ClusterAccess
     topics: TopicSelection
     filter: SourceFilter
     schema: Schema
@@ -344,11 +344,11 @@ def schema(options: FormatOptions) -> Schema:
         raise BadOption(f"option columns: {bad}") from None
 
 
-def _access(options: FormatOptions) -> Access:
+def _access(options: FormatOptions) -> ClusterAccess:
     where = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     group = options["groupId"] or READERS
     signed = found_credentials(options)
-    return Access(";".join(where), group, options["useTls"], options["tlsTrustCertPath"], signed)
+    return ClusterAccess(";".join(where), group, options["useTls"], options["tlsTrustCertPath"], signed)
 
 
 def _topics(options: FormatOptions) -> TopicSelection:

@@ -2,14 +2,14 @@
 
 from typing import TypeVar
 
-from turbopump.protocol.dledger.codes import DLedgerCode, VoteResult
+from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerVoteResult
 from turbopump.protocol.dledger.messages import (
     DLedgerAnswer,
     DLedgerRequest,
-    PushAnswer,
-    PushRequest,
-    VoteAnswer,
-    VoteRequest,
+    PushAnswerBody,
+    PushRequestBody,
+    VoteAnswerBody,
+    VoteRequestBody,
 )
 
 A = TypeVar("A", bound=DLedgerAnswer)
@@ -27,8 +27,8 @@ def refuse(kind: type[A], request: DLedgerRequest, code: DLedgerCode, leader: st
     )
 
 
-def answer_vote(request: VoteRequest, result: VoteResult, term: int) -> VoteAnswer:
-    return VoteAnswer(
+def answer_vote(request: VoteRequestBody, result: DLedgerVoteResult, term: int) -> VoteAnswerBody:
+    return VoteAnswerBody(
         group=request.group,
         leaderId=request.leaderId,
         localId=request.localId,
@@ -38,10 +38,12 @@ def answer_vote(request: VoteRequest, result: VoteResult, term: int) -> VoteAnsw
     )
 
 
-def answer_push(request: PushRequest, code: DLedgerCode, term: int, begin: int, end: int) -> PushAnswer:
+def answer_push(
+    request: PushRequestBody, code: DLedgerCode, term: int, begin: int, end: int
+) -> PushAnswerBody:
     """Returns the answer of a follower in `term` whose log has the indexes `begin` to `end`, -1 if empty."""
     entries = request.entries
-    return PushAnswer(
+    return PushAnswerBody(
         beginIndex=begin,
         code=int(code),
         count=len(entries),

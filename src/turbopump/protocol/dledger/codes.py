@@ -52,7 +52,7 @@ class DLedgerCode(IntEnum):
     LEADER_TRANSFERRING = 506
 
 
-class VoteResult(StrEnum):
+class DLedgerVoteResult(StrEnum):
     """Field `voteResult` of the answer to a vote request."""
 
     UNKNOWN = "UNKNOWN"

@@ -13,18 +13,18 @@ from typing import Annotated
 
 from turbopump.protocol.bodies.base import Body, always, empty_list
 from turbopump.protocol.bodies.lenient import java_enum
-from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, PushType, VoteResult
+from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, DLedgerVoteResult, PushType
 from turbopump.protocol.dledger.entry import DLedgerEntry
 from turbopump.protocol.errors import RequestNotSupported
 from turbopump.protocol.headers.base import I32, I64
 
 SUCCESS = int(DLedgerCode.SUCCESS)
 
-VoteResultName = Annotated[str, java_enum(*VoteResult)]
+VoteResultName = Annotated[str, java_enum(*DLedgerVoteResult)]
 PushTypeName = Annotated[str, java_enum(*PushType)]
 
 
-class PeersRequest(Body):
+class PeersRequestBody(Body):
     """Request METADATA: asks for leader and members of the group. Apache's MetadataRequest."""
 
     code: I32 = always(SUCCESS)
@@ -35,7 +35,7 @@ class PeersRequest(Body):
     term: I64 = always(-1)
 
 
-class PeersAnswer(Body):
+class PeersAnswerBody(Body):
     """Answer to METADATA: `peers` has the address of each member by its id."""
 
     code: I32 = always(SUCCESS)
@@ -47,7 +47,7 @@ class PeersAnswer(Body):
     term: I64 = always(-1)
 
 
-class AppendEntryRequest(Body):
+class AppendEntryRequestBody(Body):
     """Request APPEND of a client: appends one entry."""
 
     body: bytes | None = None
@@ -59,7 +59,7 @@ class AppendEntryRequest(Body):
     term: I64 = always(-1)
 
 
-class AppendEntryAnswer(Body):
+class AppendEntryAnswerBody(Body):
     """Answer to APPEND: where the entry is, once a majority has it."""
 
     code: I32 = always(SUCCESS)
@@ -72,7 +72,7 @@ class AppendEntryAnswer(Body):
     term: I64 = always(-1)
 
 
-class GetEntriesRequest(Body):
+class GetEntriesRequestBody(Body):
     """Request GET of a client: reads entries."""
 
     beginIndex: I64 | None = None
@@ -86,7 +86,7 @@ class GetEntriesRequest(Body):
     term: I64 = always(-1)
 
 
-class PullEntriesRequest(Body):
+class PullEntriesRequestBody(Body):
     """Request PULL, which no node sends."""
 
     beginIndex: I64 | None = None
@@ -99,7 +99,7 @@ class PullEntriesRequest(Body):
     term: I64 = always(-1)
 
 
-class EntriesAnswer(Body):
+class EntriesAnswerBody(Body):
     """Answer to GET and PULL."""
 
     code: I32 = always(SUCCESS)
@@ -111,7 +111,7 @@ class EntriesAnswer(Body):
     term: I64 = always(-1)
 
 
-class VoteRequest(Body):
+class VoteRequestBody(Body):
     """Request VOTE of a candidate, which names itself as leader, and its last entry."""
 
     code: I32 = always(SUCCESS)
@@ -124,7 +124,7 @@ class VoteRequest(Body):
     term: I64 = always(-1)
 
 
-class VoteAnswer(Body):
+class VoteAnswerBody(Body):
     """Answer to VOTE: ids as in the request, not swapped, and the voter's term."""
 
     code: I32 = always(SUCCESS)
@@ -133,10 +133,10 @@ class VoteAnswer(Body):
     localId: str | None = None
     remoteId: str | None = None
     term: I64 = always(-1)
-    voteResult: VoteResultName = always(str(VoteResult.UNKNOWN))
+    voteResult: VoteResultName = always(str(DLedgerVoteResult.UNKNOWN))
 
 
-class LeaderHeartbeat(Body):
+class LeaderHeartbeatBody(Body):
     """Request HEART_BEAT of a leader."""
 
     code: I32 = always(SUCCESS)
@@ -147,7 +147,7 @@ class LeaderHeartbeat(Body):
     term: I64 = always(-1)
 
 
-class HeartbeatAnswer(Body):
+class HeartbeatAnswerBody(Body):
     """Answer to HEART_BEAT: only a code; `term` with codes 401 to 403."""
 
     code: I32 = always(SUCCESS)
@@ -158,7 +158,7 @@ class HeartbeatAnswer(Body):
     term: I64 = always(-1)
 
 
-class PushRequest(Body):
+class PushRequestBody(Body):
     """Request PUSH of a leader: an entry, or several in `batchEntry`, and what is committed."""
 
     batchEntry: list[DLedgerEntry] = empty_list()
@@ -219,7 +219,7 @@ class _WirePush(Body):
     type: PushTypeName = always(str(PushType.APPEND))
 
 
-class PushAnswer(Body):
+class PushAnswerBody(Body):
     """Answer to PUSH: the first entry of the request, their number, and what the follower has."""
 
     beginIndex: I64 = always(-1)
@@ -234,7 +234,7 @@ class PushAnswer(Body):
     term: I64 = always(-1)
 
 
-class TransferRequest(Body):
+class TransferRequestBody(Body):
     """Request LEADERSHIP_TRANSFER of a leader, `transferId`, to the member that shall lead."""
 
     code: I32 = always(SUCCESS)
@@ -248,7 +248,7 @@ class TransferRequest(Body):
     transfereeId: str | None = None
 
 
-class TransferAnswer(Body):
+class TransferAnswerBody(Body):
     """Answer to LEADERSHIP_TRANSFER, sent when the receiver has won: its new term."""
 
     code: I32 = always(SUCCESS)
@@ -260,34 +260,34 @@ class TransferAnswer(Body):
 
 
 DLedgerRequest = (
-    PeersRequest
-    | AppendEntryRequest
-    | GetEntriesRequest
-    | VoteRequest
-    | LeaderHeartbeat
-    | PullEntriesRequest
-    | PushRequest
-    | TransferRequest
+    PeersRequestBody
+    | AppendEntryRequestBody
+    | GetEntriesRequestBody
+    | VoteRequestBody
+    | LeaderHeartbeatBody
+    | PullEntriesRequestBody
+    | PushRequestBody
+    | TransferRequestBody
 )
 DLedgerAnswer = (
-    PeersAnswer
-    | AppendEntryAnswer
-    | EntriesAnswer
-    | VoteAnswer
-    | HeartbeatAnswer
-    | PushAnswer
-    | TransferAnswer
+    PeersAnswerBody
+    | AppendEntryAnswerBody
+    | EntriesAnswerBody
+    | VoteAnswerBody
+    | HeartbeatAnswerBody
+    | PushAnswerBody
+    | TransferAnswerBody
 )
 
 REQUESTS: dict[int, tuple[type[DLedgerRequest], type[DLedgerAnswer]]] = {
-    DLedgerRequestCode.METADATA: (PeersRequest, PeersAnswer),
-    DLedgerRequestCode.APPEND: (AppendEntryRequest, AppendEntryAnswer),
-    DLedgerRequestCode.GET: (GetEntriesRequest, EntriesAnswer),
-    DLedgerRequestCode.VOTE: (VoteRequest, VoteAnswer),
-    DLedgerRequestCode.HEART_BEAT: (LeaderHeartbeat, HeartbeatAnswer),
-    DLedgerRequestCode.PULL: (PullEntriesRequest, EntriesAnswer),
-    DLedgerRequestCode.PUSH: (PushRequest, PushAnswer),
-    DLedgerRequestCode.LEADERSHIP_TRANSFER: (TransferRequest, TransferAnswer),
+    DLedgerRequestCode.METADATA: (PeersRequestBody, PeersAnswerBody),
+    DLedgerRequestCode.APPEND: (AppendEntryRequestBody, AppendEntryAnswerBody),
+    DLedgerRequestCode.GET: (GetEntriesRequestBody, EntriesAnswerBody),
+    DLedgerRequestCode.VOTE: (VoteRequestBody, VoteAnswerBody),
+    DLedgerRequestCode.HEART_BEAT: (LeaderHeartbeatBody, HeartbeatAnswerBody),
+    DLedgerRequestCode.PULL: (PullEntriesRequestBody, EntriesAnswerBody),
+    DLedgerRequestCode.PUSH: (PushRequestBody, PushAnswerBody),
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: (TransferRequestBody, TransferAnswerBody),
 }
 """Request code to the structs of request and answer."""
 

@@ -40,7 +40,7 @@ class KnownMember(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingRequest:
     """A request that the node has not answered yet."""
 
     request: Request[None]
@@ -57,7 +57,7 @@ class MemberHandlers:
         self._log = log
         self._member = member
         self._received = received
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _WaitingRequest] = {}
         self._last_id = 0
 
     def routes(self) -> Routes:
@@ -83,7 +83,7 @@ class MemberHandlers:
         if incoming is None:
             return _refusal(request, message, DLedgerCode.UNEXPECTED_ARGUMENT, self._member.leader)
         number = self.next_id()
-        self._waiting[number] = _Waiting(request, message)
+        self._waiting[number] = _WaitingRequest(request, message)
         # Until it is answered it counts against the bounds of its connection.
         request.connection.begin(len(request.body))
         self._received(Received(number, wire.sender_of(message), incoming))
@@ -103,17 +103,17 @@ class MemberHandlers:
     # requests that need no node
 
     def members(self, request: Request[None]) -> Result:
-        message = wire_messages.PeersRequest.decode(request.body)
+        message = wire_messages.PeersRequestBody.decode(request.body)
         if refusal := self._misdirected(message):
             return _refusal(request, message, refusal, self._member.leader)
         peers = dict(self._group.addresses)
         return _answer(
-            wire_messages.PeersAnswer(group=self._group.name, leaderId=self._member.leader, peers=peers)
+            wire_messages.PeersAnswerBody(group=self._group.name, leaderId=self._member.leader, peers=peers)
         )
 
     def committed_entry(self, request: Request[None]) -> Result:
         """Returns one entry, as Apache's nodes do; unlike theirs, only if it is committed."""
-        message = wire_messages.GetEntriesRequest.decode(request.body)
+        message = wire_messages.GetEntriesRequestBody.decode(request.body)
         refusal = self._misdirected(message)
         if refusal is None and self._member.role is not Role.LEADER:
             refusal = DLedgerCode.NOT_LEADER
@@ -124,7 +124,7 @@ class MemberHandlers:
         if refusal is not None:
             return _refusal(request, message, refusal, self._member.leader)
         assert entry is not None
-        return _answer(wire_messages.EntriesAnswer(group=self._group.name, entries=[entry]))
+        return _answer(wire_messages.EntriesAnswerBody(group=self._group.name, entries=[entry]))
 
     def _misdirected(self, message: wire_messages.DLedgerRequest) -> DLedgerCode | None:
         """Returns why a request is not for this member; None: it is."""
@@ -144,6 +144,6 @@ def _answer(body: Body) -> Answer:
     return Answer(code=DLedgerCode.SUCCESS, body=body.encode())
 
 
-def _end(waiting: _Waiting, answer: Answer) -> None:
+def _end(waiting: _WaitingRequest, answer: Answer) -> None:
     waiting.request.answer(answer)
     waiting.request.connection.end(len(waiting.request.body))

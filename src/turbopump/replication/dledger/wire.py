@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from turbopump.protocol.bodies.base import Body
 from turbopump.protocol.dledger import messages as wire
 from turbopump.protocol.dledger.answers import answer_push, answer_vote
-from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, VoteResult
+from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode, DLedgerVoteResult
 from turbopump.protocol.dledger.entry import HEAD_SIZE, MAGIC, MIN_BODY_SIZE, DLedgerEntry
 from turbopump.raft import messages as raft
 
 ReadEntries = Callable[[raft.PushOrder], Sequence[DLedgerEntry] | None]
 """Returns the entries of a push; None when the log does not have them any longer."""
 
-NodeRequest = wire.VoteRequest | wire.LeaderHeartbeat | wire.PushRequest | wire.TransferRequest
+NodeRequest = (
+    wire.VoteRequestBody | wire.LeaderHeartbeatBody | wire.PushRequestBody | wire.TransferRequestBody
+)
 """The requests that a node decides about."""
 
 CODES = {
@@ -46,7 +48,7 @@ def outgoing(envelope: Envelope, request: raft.OutgoingRequest, read: ReadEntrie
     group, sender, receiver = envelope.group, envelope.sender, envelope.receiver
     match request:
         case raft.VoteRequest(term, end_index, end_term):
-            return wire.VoteRequest(
+            return wire.VoteRequestBody(
                 group=group,
                 leaderId=sender,
                 ledgerEndIndex=end_index,
@@ -56,11 +58,11 @@ def outgoing(envelope: Envelope, request: raft.OutgoingRequest, read: ReadEntrie
                 term=term,
             )
         case raft.Heartbeat(term):
-            return wire.LeaderHeartbeat(
+            return wire.LeaderHeartbeatBody(
                 group=group, leaderId=sender, localId=sender, remoteId=receiver, term=term
             )
         case raft.TransferRequest():
-            return wire.TransferRequest(
+            return wire.TransferRequestBody(
                 group=group,
                 leaderId=sender,
                 localId=sender,
@@ -81,7 +83,7 @@ def _outgoing_push(envelope: Envelope, order: raft.PushOrder, read: ReadEntries)
         if found is None:
             return None
         entries = found
-    return wire.PushRequest(
+    return wire.PushRequestBody(
         batchEntry=list(entries) if len(entries) > 1 else [],
         commitIndex=order.commit_index,
         entry=entries[0] if len(entries) == 1 else None,
@@ -100,7 +102,7 @@ def answered(request: raft.OutgoingRequest, body: bytes) -> raft.PeerAnswer | in
     Raises BrokenBody.
     """
     found = wire.decode_answer(CODES[type(request)], body)
-    if isinstance(found, wire.VoteAnswer):
+    if isinstance(found, wire.VoteAnswerBody):
         if found.code != DLedgerCode.SUCCESS:
             return found.code
         return raft.VoteAnswer(found.term, raft.VoteResult(found.voteResult))
@@ -109,12 +111,12 @@ def answered(request: raft.OutgoingRequest, body: bytes) -> raft.PeerAnswer | in
     except ValueError:
         return found.code
     match found:
-        case wire.HeartbeatAnswer():
+        case wire.HeartbeatAnswerBody():
             return raft.HeartbeatAnswer(code, found.term)
-        case wire.PushAnswer():
+        case wire.PushAnswerBody():
             index = raft.NO_INDEX if found.index is None else found.index
             return raft.PushAnswer(code, found.term, index, found.count, found.beginIndex, found.endIndex)
-        case wire.TransferAnswer():
+        case wire.TransferAnswerBody():
             return raft.TransferAnswer(code, found.term)
     raise AssertionError(f"{type(found).__name__} is no answer to a node")
 
@@ -130,18 +132,18 @@ def sender_of(request: NodeRequest) -> str:
 def incoming(request: NodeRequest, max_entry: int) -> raft.IncomingRequest | None:
     """Returns a request as the node wants it; None when it has an entry that cannot be one."""
     match request:
-        case wire.VoteRequest():
+        case wire.VoteRequestBody():
             return raft.VoteRequest(request.term, request.ledgerEndIndex, request.ledgerEndTerm)
-        case wire.LeaderHeartbeat():
+        case wire.LeaderHeartbeatBody():
             return raft.Heartbeat(request.term)
-        case wire.TransferRequest():
+        case wire.TransferRequestBody():
             return raft.TransferRequest(
                 request.term,
                 request.transferId or "",
                 request.transfereeId or "",
                 request.takeLeadershipLedgerIndex,
             )
-        case wire.PushRequest():
+        case wire.PushRequestBody():
             if not all(_is_possible(entry, request.term, max_entry) for entry in request.entries):
                 return None
             entries = tuple(_pushed(entry) for entry in request.entries)
@@ -166,13 +168,13 @@ def _pushed(entry: DLedgerEntry) -> raft.PushedEntry:
 def answer_to(request: NodeRequest, answer: raft.PeerAnswer) -> Body:
     """Returns the node's answer to a request as a struct."""
     match request, answer:
-        case wire.VoteRequest(), raft.VoteAnswer(term, result):
-            return answer_vote(request, VoteResult(str(result)), term)
-        case wire.LeaderHeartbeat(), raft.HeartbeatAnswer(code, term):
-            return wire.HeartbeatAnswer(code=int(code), term=term)
-        case wire.PushRequest(), raft.PushAnswer():
+        case wire.VoteRequestBody(), raft.VoteAnswer(term, result):
+            return answer_vote(request, DLedgerVoteResult(str(result)), term)
+        case wire.LeaderHeartbeatBody(), raft.HeartbeatAnswer(code, term):
+            return wire.HeartbeatAnswerBody(code=int(code), term=term)
+        case wire.PushRequestBody(), raft.PushAnswer():
             push_code = DLedgerCode(int(answer.code))
             return answer_push(request, push_code, answer.term, answer.begin_index, answer.end_index)
-        case wire.TransferRequest(), raft.TransferAnswer(code, term):
-            return wire.TransferAnswer(code=int(code), term=term)
+        case wire.TransferRequestBody(), raft.TransferAnswer(code, term):
+            return wire.TransferAnswerBody(code=int(code), term=term)
     raise AssertionError(f"{type(answer).__name__} answers no {type(request).__name__}")

@@ -25,8 +25,8 @@ async def led() -> tuple[GroupBench, MemberBench, MemberBench]:
     return group, leader, group.followers()[0]
 
 
-def heartbeat(leader: str, to: str, term: int, group: str = GROUP) -> messages.LeaderHeartbeat:
-    return messages.LeaderHeartbeat(group=group, leaderId=leader, localId=leader, remoteId=to, term=term)
+def heartbeat(leader: str, to: str, term: int, group: str = GROUP) -> messages.LeaderHeartbeatBody:
+    return messages.LeaderHeartbeatBody(group=group, leaderId=leader, localId=leader, remoteId=to, term=term)
 
 
 @virtual
@@ -56,9 +56,11 @@ async def test_a_leader_that_is_no_member_is_refused():
     beat = heartbeat("n9", follower.member, leader.server.term)
     answer = await group.answer(follower.member, beat, Code.HEART_BEAT)
     assert (answer.code, answer.term) == (DLedgerCode.UNKNOWN_MEMBER, leader.server.term)
-    vote = messages.VoteRequest(group=GROUP, leaderId="n9", localId="n9", remoteId=follower.member, term=9)
+    vote = messages.VoteRequestBody(
+        group=GROUP, leaderId="n9", localId="n9", remoteId=follower.member, term=9
+    )
     answer = await group.answer(follower.member, vote, Code.VOTE)
-    assert isinstance(answer, messages.VoteAnswer)
+    assert isinstance(answer, messages.VoteAnswerBody)
     assert (answer.voteResult, answer.localId) == ("REJECT_UNKNOWN_LEADER", "n9")
     assert follower.server.leader == leader.member
     await group.stop()
@@ -105,7 +107,7 @@ GOOD = entry_of(body(9), 2, 1, 300)
 async def test_an_entry_that_cannot_be_one_is_refused(entry: DLedgerEntry):
     group, leader, follower = await led()
     end = follower.log.end
-    push = messages.PushRequest(
+    push = messages.PushRequestBody(
         entry=entry,
         group=GROUP,
         leaderId=leader.member,
@@ -123,7 +125,7 @@ async def test_an_entry_that_cannot_be_one_is_refused(entry: DLedgerEntry):
 async def test_an_entry_of_the_leader_at_another_offset_is_answered_and_the_member_goes_on(caplog):
     group, leader, follower = await led()
     misplaced = entry_of(body(9), follower.log.end_index + 1, leader.server.term, 12_345)
-    push = messages.PushRequest(
+    push = messages.PushRequestBody(
         entry=misplaced,
         group=GROUP,
         leaderId=leader.member,
@@ -142,9 +144,9 @@ async def test_an_entry_of_the_leader_at_another_offset_is_answered_and_the_memb
 @virtual
 async def test_members_and_leader_are_told():
     group, leader, follower = await led()
-    question = messages.PeersRequest(group=GROUP, remoteId=follower.member)
+    question = messages.PeersRequestBody(group=GROUP, remoteId=follower.member)
     answer = await group.answer(follower.member, question, Code.METADATA)
-    assert isinstance(answer, messages.PeersAnswer)
+    assert isinstance(answer, messages.PeersAnswerBody)
     assert answer.leaderId == leader.member
     assert answer.peers == {member: f"{ip}:40911" for member, ip in group.ips.items()}
     await group.stop()
@@ -153,13 +155,13 @@ async def test_members_and_leader_are_told():
 @virtual
 async def test_a_leader_gives_one_committed_entry():
     group, leader, follower = await led()
-    question = messages.GetEntriesRequest(group=GROUP, remoteId=leader.member, beginIndex=1)
+    question = messages.GetEntriesRequestBody(group=GROUP, remoteId=leader.member, beginIndex=1)
     answer = await group.answer(leader.member, question, Code.GET)
-    assert isinstance(answer, messages.EntriesAnswer)
+    assert isinstance(answer, messages.EntriesAnswerBody)
     assert answer.entries == [leader.log.entry(1)]
-    beyond = messages.GetEntriesRequest(group=GROUP, remoteId=leader.member, beginIndex=99)
+    beyond = messages.GetEntriesRequestBody(group=GROUP, remoteId=leader.member, beginIndex=99)
     assert (await group.answer(leader.member, beyond, Code.GET)).code == DLedgerCode.INDEX_OUT_OF_RANGE
-    question = messages.GetEntriesRequest(group=GROUP, remoteId=follower.member, beginIndex=1)
+    question = messages.GetEntriesRequestBody(group=GROUP, remoteId=follower.member, beginIndex=1)
     assert (await group.answer(follower.member, question, Code.GET)).code == DLedgerCode.NOT_LEADER
     await group.stop()
 
@@ -168,7 +170,7 @@ async def test_a_leader_gives_one_committed_entry():
 async def test_a_tool_transfers_the_leadership_by_a_request_to_the_leader():
     group, leader, follower = await led()
     term = leader.server.term
-    question = messages.TransferRequest(
+    question = messages.TransferRequestBody(
         group=GROUP,
         remoteId=leader.member,
         transferId=leader.member,
