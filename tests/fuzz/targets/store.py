@@ -13,10 +13,10 @@ from tests.fuzz.targets import Target
 from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import EVER, ROOT, Workers, draft, new_disk, open_store, small
 
-from turbopump.broker.config import GroupRules, OffsetRules
+from turbopump.broker.config import BrokerIdentity, GroupRules, OffsetRules, TopicRules
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.offsets import CommittedOffsets
-from turbopump.broker.topics import Identity, TopicRules, TopicTable
+from turbopump.broker.topics import TopicTable
 from turbopump.protocol import batch, inner
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
@@ -231,7 +231,7 @@ def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
 
 
 def _topics() -> TopicTable:
-    return TopicTable(TopicRules(), Identity("cluster", "broker"), HandClock())
+    return TopicTable(TopicRules(), BrokerIdentity("cluster", "broker"), HandClock())
 
 
 def _groups() -> SubscriptionGroups:
