@@ -65,11 +65,17 @@ _OF_CLIENTS: dict[int, Rule] = {
     Code.UNLOCK_BATCH_MQ: of_body(bodies.LockBatchRequestBody, rules.locks),
     Code.QUERY_ASSIGNMENT: of_body(bodies.QueryAssignmentRequestBody, rules.assignment),
     # Transactional ids of the ledger of decisions count as groups to which one publishes.
-    Code.LEDGER_OPEN: on_group(PUB, field="id"),
+    Code.LEDGER_OPEN: rules.on_ledger_id(PUB),
     Code.LEDGER_SEND: rules.halves,
-    Code.LEDGER_READ: on_group(PUB, GET, field="id"),
-    Code.LEDGER_DECIDE: on_group(PUB, field="id"),
-    Code.LEDGER_END: on_group(PUB, field="id"),
+    Code.LEDGER_READ: rules.on_ledger_id(PUB, GET),
+    Code.LEDGER_DECIDE: rules.on_ledger_id(PUB),
+    Code.LEDGER_END: rules.on_ledger_id(PUB),
+    # Global transactions belong to the group of the programs that coordinate them.
+    Code.GLOBAL_OPEN: on_group(PUB, field="group"),
+    Code.GLOBAL_APPEND: on_group(PUB, field="group"),
+    Code.GLOBAL_DECIDE: on_group(PUB, field="group"),
+    Code.GLOBAL_CLAIM: on_group(PUB, field="group"),
+    Code.GLOBAL_READ: rules.on_group_or_cluster(PUB, GET, field="group"),
 }
 """Requests of producers and consumers."""
 
@@ -158,6 +164,7 @@ _OF_BROKERS: dict[int, Rule] = {
     Code.SET_COMMITLOG_READ_MODE: CHANGES,
     Code.LEDGER_LIST: READS,
     Code.LEDGER_FORGET: CHANGES,
+    Code.GLOBAL_RESOLVE: CHANGES,
     # Light queues of 5.5 through the proxy, which are not served.
     Code.POP_LITE_MESSAGE: CHANGES,
     Code.LITE_SUBSCRIPTION_CTL: CHANGES,

@@ -18,9 +18,11 @@ from turbopump.auth.resources import Action, Need, cluster, group
 from turbopump.auth.resources import topic as plain_topic
 from turbopump.protocol import batch, bodies, light, properties
 from turbopump.protocol.command import Command
+from turbopump.protocol.global_transactions import split_ledger_id
 from turbopump.protocol.names import (
     AUTO_CREATE_TOPIC,
     CHECK_MAX_TIME_TOPIC,
+    GLOBAL_TOPIC,
     HALF_TOPIC,
     LEDGER_TOPIC,
     OFFSET_MOVED_TOPIC,
@@ -40,7 +42,7 @@ OF_OTHERS = frozenset(
     {
         *(SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC),
         *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
-        *(OFFSET_MOVED_TOPIC, LEDGER_TOPIC, TABLE_TOPIC),
+        *(OFFSET_MOVED_TOPIC, LEDGER_TOPIC, GLOBAL_TOPIC, TABLE_TOPIC),
     }
 )
 """Topics in which the broker keeps messages of other topics, or its own tables."""
@@ -100,6 +102,29 @@ def on_group_if_given(*any_of: Action, field: str = "consumerGroup") -> Rule:
         return () if name is None else (group(name, *any_of),)
 
     return rule
+
+
+def on_group_or_cluster(*any_of: Action, field: str) -> Rule:
+    """Returns the rule of a request that reads one group's, or without a group those of all."""
+
+    def rule(command: Command, name: str) -> Needs:
+        named = _field(command, field)
+        return (group(named, *any_of) if named else cluster(name, GET),)
+
+    return rule
+
+
+def on_ledger_id(*any_of: Action) -> Rule:
+    """Returns the rule of a request about a transactional id, which counts as a group.
+
+    Ids of global transactions count as the group to which those belong.
+    """
+    return lambda command, cluster: (group(_owner_of(_field(command, "id")), *any_of),)
+
+
+def _owner_of(id: str) -> str:
+    parts = split_ledger_id(id)
+    return id if parts is None else parts[0]
 
 
 def on_cluster(*any_of: Action) -> Rule:
@@ -171,7 +196,7 @@ def halves(command: Command, cluster: str) -> Needs:
         if _LIGHTS in own:
             lights |= dict.fromkeys(light.named(properties.find(own, properties.INNER_MULTI_DISPATCH) or ""))
     needs = (need for name in (*names, *lights) for need in pub_needs(name, cluster))
-    return tuple(dict.fromkeys((group(_field(command, "id"), PUB), *needs)))
+    return tuple(dict.fromkeys((group(_owner_of(_field(command, "id")), PUB), *needs)))
 
 
 # --- routes, progress, clones ---------------------------------------------------------------------------

@@ -34,6 +34,7 @@ CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 LEDGER_TOPIC: Final = "rmq_sys_TURBOPUMP_LEDGER"
+GLOBAL_TOPIC: Final = "rmq_sys_TURBOPUMP_GLOBAL"
 TABLE_TOPIC: Final = "rmq_sys_TURBOPUMP_TABLES"
 """Tables of a DLedger group's leader, as records of its log: topics, groups, offsets, progress of delays."""
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
@@ -69,7 +70,7 @@ SYSTEM_TOPICS: Final = frozenset(
 NOT_FOR_SENDERS: Final = frozenset(
     {
         *(SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC),
-        *(OFFSET_MOVED_TOPIC, LEDGER_TOPIC, TABLE_TOPIC),
+        *(OFFSET_MOVED_TOPIC, LEDGER_TOPIC, GLOBAL_TOPIC, TABLE_TOPIC),
     }
 )
 """Topics to which clients must not send."""

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.unit.store.kit import HandClock
 
+from turbopump.broker.transactions.change_log import ChangeLog
 from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, HalfDecision, step
 from turbopump.broker.transactions.ledger import ledger as books
 from turbopump.broker.transactions.ledger.expiry import BookExpiry
@@ -19,7 +20,6 @@ from turbopump.broker.transactions.ledger.ledger import (
     read_change,
     verdict,
 )
-from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
 from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
 from turbopump.protocol import properties
@@ -296,7 +296,7 @@ def test_a_round_of_expiry_counts_the_books_that_were_expired_before_a_refusal(m
     ledger = LedgerBooks(HOME)
     for id in ("a", "b", "c"):
         ledger.apply(books.BookOpened(id, "r1", HOME), 1000)
-    written = cast(LedgerLog, RefusingLog(ledger, most))
+    written = cast(ChangeLog[books.Change], RefusingLog(ledger, most))
     expiry = BookExpiry(ledger, written, cast(Settlement, NothingOpen()), lambda: 1, HandClock(9_000_000))
     assert expiry.round() == most
     assert sum(1 for book in ledger.books.values() if book.expired_ms) == most

@@ -4,13 +4,18 @@ from dataclasses import dataclass
 
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part
+from turbopump.broker.transactions.book.book import GlobalBook
+from turbopump.broker.transactions.book.figures import GlobalFigures
+from turbopump.broker.transactions.book.requests import GlobalTransactionHandler
+from turbopump.broker.transactions.book.upkeep import GlobalUpkeep
+from turbopump.broker.transactions.change_log import ChangeLog
 from turbopump.broker.transactions.checks import TransactionChecks, TransactionProducers, check_rules
 from turbopump.broker.transactions.half_kind import HalfMessages
 from turbopump.broker.transactions.halves import CheckRules
 from turbopump.broker.transactions.ledger.expiry import BookExpiry
 from turbopump.broker.transactions.ledger.homes import BookHomes
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks
-from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.local_books import LocalBooks
 from turbopump.broker.transactions.ledger.requests import LedgerHandler
 from turbopump.broker.transactions.ledger.send import LedgerSendHandler
 from turbopump.broker.transactions.ledger.settlement import Settlement
@@ -24,6 +29,7 @@ class TransactionPart(Part):
     """The part for transactions, with the open transactions, which metrics and tools use."""
 
     open: OpenTransactions
+    figures: GlobalFigures
 
 
 async def build(context: Context) -> TransactionPart:
@@ -44,34 +50,54 @@ async def build(context: Context) -> TransactionPart:
     checks = TransactionChecks(transactions, store, writer.acknowledgement, producers, rules, clock)
     ends = TransactionHandler(transactions, store, writer.acknowledgement, rules, clock, context.permit)
     timers = context.part(DelayPart).intake
-    ledger = await _ledger(context, transactions)
+    books = await _books(context, transactions)
     part = TransactionPart(
-        routes={**ends.routes(), **ledger.routes},
+        routes={**ends.routes(), **books.routes},
         kinds=(HalfMessages(store, transactions, timers, context.targets.rules),),
         open=transactions,
+        figures=books.figures,
     )
     if not context.is_slave:  # the master checks and settles
         store.retention.guards.append(checks.rescue)
-        part.tasks = [checks.run, checks.keep, *ledger.tasks]
+        part.tasks = [checks.run, checks.keep, *books.tasks]
         part.close = [transactions.save_progress]
     return part
 
 
-async def _ledger(context: Context, transactions: OpenTransactions) -> Part:
+@dataclass(kw_only=True)
+class _Books(Part):
+    figures: GlobalFigures
+
+
+async def _books(context: Context, transactions: OpenTransactions) -> _Books:
+    """Builds the ledger and the book of global transactions, which settle their messages together."""
     name, store, clock = context.broker_name, context.store, context.clock
     writer, timers = context.writer, context.part(DelayPart).intake
     books = LedgerBooks(name)
-    written = LedgerLog(books, store, writer, clock)
+    written = ChangeLog(books, store, writer, clock)
+    globals = GlobalBook()
+    global_written = ChangeLog(globals, store, writer, clock)
     if not context.is_slave:
-        await written.reopen()
-        store.retention.guards.append(written.rescue)
-    homes = BookHomes(books, name, context.client, context.config().name_servers.addresses, clock)
+        for one in (written, global_written):
+            await one.reopen()
+            store.retention.guards.append(one.rescue)
+    local = LocalBooks(books, written, globals, global_written)
+    homes = BookHomes(local, name, context.client, context.config().name_servers.addresses, clock)
     settlement = Settlement(
         transactions, store, homes, lambda: check_rules(context.config()).interval_s, clock
     )
     expiry = BookExpiry(
         books, written, settlement, lambda: context.config().transactions.id_retention_hours, clock
     )
-    requests = LedgerHandler(books, written, settlement, store, writer.acknowledgement)
-    sends = LedgerSendHandler(books, name, transactions, context.targets, timers, writer, store, clock)
-    return Part(routes={**requests.routes(), **sends.routes()}, tasks=[settlement.run, expiry.run])
+    requests = LedgerHandler(books, written, local, settlement, store, writer.acknowledgement)
+    sends = LedgerSendHandler(local, name, transactions, context.targets, timers, writer, store, clock)
+    figures = GlobalFigures(globals)
+    global_requests = GlobalTransactionHandler(
+        globals, global_written, local.is_home, settlement.soon, figures, clock
+    )
+    upkeep = GlobalUpkeep(globals, global_written, settlement.soon, clock)
+    return _Books(
+        routes={**requests.routes(), **sends.routes(), **global_requests.routes()},
+        tasks=[settlement.run, expiry.run, upkeep.run],
+        figures=figures,
+    )

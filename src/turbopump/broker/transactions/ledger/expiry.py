@@ -8,8 +8,8 @@ back later writes no batch twice. A book with open half messages, here or at oth
 import logging
 from collections.abc import Callable
 
-from turbopump.broker.transactions.ledger.ledger import LedgerBooks
-from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.change_log import ChangeLog
+from turbopump.broker.transactions.ledger.ledger import Change, LedgerBooks
 from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
@@ -27,7 +27,7 @@ class BookExpiry:
     def __init__(
         self,
         ledger: LedgerBooks,
-        written: LedgerLog,
+        written: ChangeLog[Change],
         settlement: Settlement,
         retention_hours: Callable[[], int],
         clock: Clock,

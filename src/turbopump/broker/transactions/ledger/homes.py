@@ -8,7 +8,7 @@ are not cached, although a decision never changes once it is made.
 import logging
 from collections.abc import Sequence
 
-from turbopump.broker.transactions.ledger.ledger import LedgerBooks
+from turbopump.broker.transactions.ledger.local_books import LocalBooks
 from turbopump.protocol import ledger as wire
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import ClusterInfo
@@ -31,9 +31,9 @@ class BookHomes:
     """Reads books of the ledger: those of this broker, and those of other brokers by a request."""
 
     def __init__(
-        self, ledger: LedgerBooks, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
+        self, local: LocalBooks, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
     ) -> None:
-        self._ledger = ledger
+        self._local = local
         self._name = broker_name
         self._client = client
         self._name_servers = name_servers
@@ -44,7 +44,7 @@ class BookHomes:
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
         """Returns the book of an id from its home broker; None: not reachable, or it does not know the id."""
         if home == self._name:
-            return self._ledger.books.get(id)
+            return self._local.find(id)
         try:
             address = self._addresses.get(home) or await self._find(home)
             header = LedgerReadRequest(id=id)

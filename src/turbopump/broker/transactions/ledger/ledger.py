@@ -30,6 +30,7 @@ from turbopump.protocol.errors import (
     SystemBusy,
 )
 from turbopump.protocol.ledger import Book, LedgerEntry
+from turbopump.protocol.names import LEDGER_TOPIC
 
 MAX_SETTLED: Final = 64  # entries of settled batches
 MAX_UNSETTLED: Final = 4096  # entries that are owed to brokers which do not answer
@@ -100,6 +101,9 @@ def read_change(body: bytes) -> Change:
 
 class LedgerBooks:
     """The books that a broker knows, by transactional id. Checks and applies changes; stores nothing."""
+
+    topic = LEDGER_TOPIC
+    words = "ledger"
 
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
@@ -220,7 +224,17 @@ class LedgerBooks:
         )
         return [kept, *(BookDecided(id, batch, entry, book.settled) for batch, entry in book.decided.items())]
 
-    # applying changes
+    # storing and applying changes
+
+    def read(self, body: bytes) -> Change:
+        """Decodes a stored change. Raises BrokenBody."""
+        return read_change(body)
+
+    def key(self, change: Change) -> str:
+        return change.id
+
+    def removes(self, change: Change) -> bool:
+        return isinstance(change, BookForgotten)
 
     def apply(self, change: Change, at_ms: int = 0) -> None:
         """Applies a change that was stored at `at_ms`. Changes are applied in the order of the log."""

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.storage import Storage
-from turbopump.broker.transactions.ledger.ledger import LedgerBooks, entry_of, owed, state_of
-from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.change_log import ChangeLog
+from turbopump.broker.transactions.ledger.ledger import Change, LedgerBooks, entry_of, owed, state_of
+from turbopump.broker.transactions.ledger.local_books import LocalBooks
 from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.protocol import ledger as wire
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import IllegalOperation, InvalidParameter, QueryNotFound
+from turbopump.protocol.global_transactions import split_ledger_id
 from turbopump.protocol.headers.ledger import (
     LedgerDecideRequest,
     LedgerEndRequest,
@@ -44,13 +46,15 @@ class LedgerHandler:
     def __init__(
         self,
         ledger: LedgerBooks,
-        log: LedgerLog,
+        log: ChangeLog[Change],
+        books: LocalBooks,
         settlement: Settlement,
         store: Storage,
         acknowledgement: Acknowledgement,
     ) -> None:
         self._ledger = ledger
         self._log = log
+        self._books = books
         self._settlement = settlement
         self._store = store
         self._acknowledgement = acknowledgement
@@ -83,10 +87,11 @@ class LedgerHandler:
         id, batches = request.header.id, wire.read_batches(request.body)
         if len(batches) > MAX_READ:
             raise InvalidParameter(f"a request must name at most {MAX_READ} batches, got {len(batches)}")
-        if id not in self._ledger.books:
+        if self._books.find(id) is None:
             raise QueryNotFound(f"transactional id {id} is not known here")
-        await self._log.safe(id)
-        book = self._ledger.books[id]
+        await self._books.safe(id)
+        book = self._books.find(id)
+        assert book is not None  # an id is forgotten only on request, and not while half messages are open
         asked = {batch: entry for batch in batches if (entry := entry_of(book, batch)) is not None}
         return Answer(body=wire.encode(replace(book, decided=asked, owed=owed(book))))
 
@@ -133,6 +138,6 @@ class LedgerHandler:
         is_last = not left or not counts.total
         if is_last:
             await self._acknowledgement.require_on_disk(self._store.log.end, "the end of the half messages")
-        if header.settled and not left:
+        if header.settled and not left and split_ledger_id(header.id) is None:
             self._ledger.settled(header.id, header.batch)
         return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))

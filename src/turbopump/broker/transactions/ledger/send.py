@@ -16,7 +16,8 @@ from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic
-from turbopump.broker.transactions.ledger.ledger import LedgerBooks, check_names, entry_of
+from turbopump.broker.transactions.ledger.ledger import check_names
+from turbopump.broker.transactions.ledger.local_books import LocalBooks
 from turbopump.broker.transactions.ledger.stamps import GROUP, STAMP, LedgerStamp
 from turbopump.broker.transactions.records import ADDED_LATER, FORGED, TIMES, number
 from turbopump.broker.transactions.transactions import OpenTransactions, topic_of
@@ -24,7 +25,6 @@ from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import (
     FlowControl,
-    IllegalOperation,
     InvalidParameter,
     MessageIllegal,
     Refused,
@@ -67,7 +67,7 @@ class LedgerSendHandler:
 
     def __init__(
         self,
-        ledger: LedgerBooks,
+        books: LocalBooks,
         broker_name: str,
         transactions: OpenTransactions,
         targets: SendTargets,
@@ -76,7 +76,7 @@ class LedgerSendHandler:
         store: Storage,
         clock: Clock,
     ) -> None:
-        self._ledger = ledger
+        self._books = books
         self._name = broker_name
         self._transactions = transactions
         self._targets = targets
@@ -153,10 +153,7 @@ class LedgerSendHandler:
         if stamp.batch < 0:
             raise InvalidParameter(f"batch {stamp.batch}: the first one is 0")
         if stamp.home == self._name:
-            book = self._ledger.book(stamp.id)
-            self._ledger.check_run(book, stamp.id, stamp.run)
-            if entry_of(book, stamp.batch) is not None:
-                raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
+            self._books.check_open(stamp)
         stamps = self._transactions.stamps
         if stamps.count(stamp.id) >= MAX_OPEN or stamps.total >= MAX_OPEN_IN_ALL:
             counts = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"

@@ -1,0 +1,63 @@
+"""Aborts global transactions that nobody decided in time, and forgets those that ended long ago.
+
+In: the time. Out: changes of the book, and the messages of what was aborted are rolled back.
+"""
+
+import logging
+from collections.abc import Callable
+
+from turbopump.broker.transactions.book.book import GlobalBook
+from turbopump.broker.transactions.book.changes import GlobalChange
+from turbopump.broker.transactions.change_log import ChangeLog
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.global_transactions import ledger_id
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 1.0
+CHANGES_PER_ROUND = 256  # about 10 ms of the event loop
+TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
+
+
+class GlobalUpkeep:
+    """Ends what nobody else ends in the book of global transactions, in a round every second."""
+
+    def __init__(
+        self,
+        book: GlobalBook,
+        written: ChangeLog[GlobalChange],
+        settle: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._book = book
+        self._written = written
+        self._settle = settle
+        self._clock = clock
+        self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.ERROR, MAX_TROUBLE_LINES)
+
+    async def run(self) -> None:
+        """Runs `round` every second (`ROUND_S`), until cancelled."""
+        while True:
+            await self._clock.sleep(ROUND_S)
+            try:
+                self.round()
+            except Refused as refused:
+                words = "Cannot end global transactions; retrying in the next round: %s"
+                self._trouble.log(self._clock.monotonic(), words, refused.remark)
+
+    def round(self) -> None:
+        """Aborts what is past its deadline, and forgets what is kept no longer. Raises Refused."""
+        now_ms = self._clock.now_ms()
+        for gid in self._book.overdue(now_ms)[:CHANGES_PER_ROUND]:
+            self._written.write(self._book.abort_overdue(gid, now_ms))
+            transaction = self._book.transactions[gid]
+            log.warning(
+                "Global transaction %s of group %s was not decided in time and is aborted",
+                gid,
+                transaction.group,
+            )
+            self._settle(ledger_id(transaction.group, gid))
+        for change in self._book.forgettable(now_ms, CHANGES_PER_ROUND):
+            self._written.write(change)
