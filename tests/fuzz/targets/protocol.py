@@ -3,11 +3,18 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 
+from turbopump.broker.transactions.book.changes import (
+    GlobalForgotten,
+    GlobalKept,
+    GlobalKeptRecords,
+    read_global_change,
+)
 from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, read_change
 from turbopump.protocol import (
     batch,
@@ -15,6 +22,7 @@ from turbopump.protocol import (
     compression,
     conf,
     dialect,
+    global_transactions,
     hashing,
     ids,
     ledger,
@@ -251,6 +259,30 @@ def _batches() -> Iterator[bytes]:
     yield batch.join([(0, b"a", b"A\x01b\x02"), (1, b"", b"")])
 
 
+def global_body(data: bytes) -> None:
+    """The first byte picks the kind of body."""
+    kinds = (
+        global_transactions.read_transaction,
+        global_transactions.read_transactions,
+        global_transactions.read_records,
+        read_global_change,
+    )
+    read = kinds[data[0] % 4 if data else 0]
+    found = read(data[1:])
+    assert read(msgspec.json.encode(found)) == found
+
+
+def _global_bodies() -> Iterator[bytes]:
+    kind, record = (
+        global_transactions.GlobalKind.TCC,
+        global_transactions.GlobalRecord("tried", "debit", "1", 5),
+    )
+    known = global_transactions.GlobalTransaction("gid", "bank", kind, plan="{}", records=[record])
+    changes = [GlobalKept(known), GlobalKeptRecords("gid", 0, (record,)), GlobalForgotten("gid")]
+    rows: list[tuple[int, Any]] = [(0, known), (1, [known]), (2, [record]), *((3, one) for one in changes)]
+    yield from (bytes((kind,)) + msgspec.json.encode(value) for kind, value in rows)
+
+
 def _ledger_bodies() -> Iterator[bytes]:
     entry = ledger.LedgerEntry(("a", "b"), ("broker-a",))
     book = ledger.Book("broker-a", "r2", ["r1"], 7, 6, {7: entry}, ["broker-a"])
@@ -307,6 +339,7 @@ TARGETS = {
     "properties": Target(property_string, _property_strings, (), PROPERTY_WORDS),
     "batch": Target(batches, _batches, (BrokenBody,)),
     "ledger": Target(ledger_body, _ledger_bodies, (BrokenBody,), JSON_WORDS),
+    "global-transactions": Target(global_body, _global_bodies, (BrokenBody,), JSON_WORDS),
     "dialect": Target(json_dialect, _json_bodies, (BrokenBody,), JSON_WORDS),
     "body": Target(body, _bodies, (BrokenBody,), JSON_WORDS),
     "registration": Target(registration, _registrations, (BrokenBody,), JSON_WORDS),

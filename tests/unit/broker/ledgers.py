@@ -9,8 +9,10 @@ from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.broker.sends import Bench, Recorder
 
 from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.transactions.book.book import GlobalBook
 from turbopump.broker.transactions.halves import CheckRules, HalfDecision
 from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, LedgerBooks
+from turbopump.broker.transactions.ledger.local_books import LocalBooks
 from turbopump.broker.transactions.ledger.send import LedgerSendHandler
 from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.broker.transactions.transactions import OpenTransactions
@@ -42,8 +44,10 @@ class LedgerBench:
         )
         self.ended: Counter[tuple[str, HalfDecision, int]] = Counter()
         self.transactions.on_ended = self._on_ended
+        written: Any = None  # nothing is written or waited for here
+        books = LocalBooks(self.ledger, written, GlobalBook(), written)
         self.desk = LedgerSendHandler(
-            self.ledger, HOME, self.transactions, self.bench.targets, timing, self.bench.writer, store, clock
+            books, HOME, self.transactions, self.bench.targets, timing, self.bench.writer, store, clock
         )
         self.settling = Settlement(self.transactions, store, self, lambda: 30.0, clock)
         self.answers: list[Any] = []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
+from tests.unit.broker import globals_kit
 from tests.unit.broker.desk import CONFIG, Desk, running
 from tests.unit.broker.metrics_kit import SWITCHES
 from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
@@ -469,3 +470,23 @@ def test_every_panel_of_the_dashboard_shows_a_metric_that_is_exported() -> None:
     titles = [panel["title"] for panel in panels(dashboard)]
     assert len(set(titles)) == len(titles)
     assert len({panel["id"] for panel in panels(dashboard)}) == len(titles)
+
+
+@virtual
+async def test_global_transactions_are_counted_by_kind_and_state() -> None:
+    async with running(ON) as desk:
+        await globals_kit.begun(desk)
+        await globals_kit.open_(desk, "first")
+        await asyncio.sleep(7)
+        await globals_kit.open_(desk, "second")
+        await globals_kit.decide(desk, "commit", "second")
+        await globals_kit.decide(desk, "abort", "never-opened")
+        await globals_kit.decide(desk, "commit", "third")
+        await globals_kit.append(desk, gid="third", state="ended", outcome="committed")
+        now = await scrape(desk)
+        assert value(now["turbopump_global_open"], kind="tcc", state="open") == 1
+        assert value(now["turbopump_global_open"], kind="tcc", state="decided") == 1
+        assert value(now["turbopump_global_oldest_seconds"], kind="tcc") == 7
+        assert value(now["turbopump_global_ended_total"], kind="tcc", outcome="aborted") == 1
+        assert value(now["turbopump_global_ended_total"], kind="tcc", outcome="committed") == 1
+        assert value(now["turbopump_global_seconds"], "_count", kind="tcc") == 2

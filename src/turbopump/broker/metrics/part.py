@@ -17,6 +17,7 @@ from turbopump.broker.metrics.collectors import (
     WaitingRequests,
 )
 from turbopump.broker.metrics.exporter import Exporter
+from turbopump.broker.metrics.global_transactions import GlobalTransactionFigures
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
 from turbopump.broker.metrics.raft import RaftFigures
@@ -57,6 +58,7 @@ async def build(context: Context) -> MetricsPart:
         ReplicaFigures(context.part(ReplicaPart).requests),
         answers,
         TransactionFigures(context.part(TransactionPart).open),
+        GlobalTransactionFigures(context.part(TransactionPart).globals, clock),
         TimerFigures(context.part(DelayPart).timers),
         created,
     ]

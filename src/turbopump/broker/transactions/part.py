@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from turbopump.broker.delay.part import DelayPart
 from turbopump.broker.part import Context, Part
 from turbopump.broker.transactions.book.book import GlobalBook
-from turbopump.broker.transactions.book.figures import GlobalFigures
 from turbopump.broker.transactions.book.requests import GlobalTransactionHandler
 from turbopump.broker.transactions.book.upkeep import GlobalUpkeep
 from turbopump.broker.transactions.change_log import ChangeLog
@@ -29,7 +28,7 @@ class TransactionPart(Part):
     """The part for transactions, with the open transactions, which metrics and tools use."""
 
     open: OpenTransactions
-    figures: GlobalFigures
+    globals: GlobalTransactionHandler
 
 
 async def build(context: Context) -> TransactionPart:
@@ -55,7 +54,7 @@ async def build(context: Context) -> TransactionPart:
         routes={**ends.routes(), **books.routes},
         kinds=(HalfMessages(store, transactions, timers, context.targets.rules),),
         open=transactions,
-        figures=books.figures,
+        globals=books.globals,
     )
     if not context.is_slave:  # the master checks and settles
         store.retention.guards.append(checks.rescue)
@@ -66,7 +65,7 @@ async def build(context: Context) -> TransactionPart:
 
 @dataclass(kw_only=True)
 class _Books(Part):
-    figures: GlobalFigures
+    globals: GlobalTransactionHandler
 
 
 async def _books(context: Context, transactions: OpenTransactions) -> _Books:
@@ -91,13 +90,10 @@ async def _books(context: Context, transactions: OpenTransactions) -> _Books:
     )
     requests = LedgerHandler(books, written, local, settlement, store, writer.acknowledgement)
     sends = LedgerSendHandler(local, name, transactions, context.targets, timers, writer, store, clock)
-    figures = GlobalFigures(globals)
-    global_requests = GlobalTransactionHandler(
-        globals, global_written, local.is_home, settlement.soon, figures, clock
-    )
+    global_requests = GlobalTransactionHandler(globals, global_written, local.is_home, settlement.soon, clock)
     upkeep = GlobalUpkeep(globals, global_written, settlement.soon, clock)
     return _Books(
         routes={**requests.routes(), **sends.routes(), **global_requests.routes()},
         tasks=[settlement.run, expiry.run, upkeep.run],
-        figures=figures,
+        globals=global_requests,
     )

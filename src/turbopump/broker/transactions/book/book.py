@@ -407,9 +407,7 @@ class GlobalBook:
         if (size := sum(one.size for one in records)) > MAX_APPEND_BYTES:
             raise InvalidParameter(f"records must have at most {MAX_APPEND_BYTES} bytes, got {size}")
         if len(known.records) + len(records) > MAX_RECORDS:
-            raise IllegalOperation(
-                f"transaction {known.gid} has {MAX_RECORDS} records, the most there can be"
-            )
+            raise IllegalOperation(f"transaction {known.gid} must have at most {MAX_RECORDS} records")
 
 
 def check_name(what: str, name: str) -> None:
@@ -476,11 +474,10 @@ def _after(known: GlobalTransaction | None, change: GlobalChange) -> GlobalTrans
         case GlobalResolved():
             return _resolved(known, change)
         case GlobalKeptRecords():
-            before, behind = (
-                known.records[: change.first],
-                known.records[change.first + len(change.records) :],
+            end = change.first + len(change.records)
+            return replace(
+                known, records=[*known.records[: change.first], *change.records, *known.records[end:]]
             )
-            return replace(known, records=[*before, *change.records, *behind])
 
 
 def _opened(change: GlobalOpened) -> GlobalTransaction:

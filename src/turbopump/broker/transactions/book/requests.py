@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from turbopump.broker.transactions.book.book import GlobalBook
 from turbopump.broker.transactions.book.changes import GlobalChange
-from turbopump.broker.transactions.book.figures import GlobalFigures
 from turbopump.broker.transactions.change_log import ChangeLog
 from turbopump.protocol import global_transactions as wire
 from turbopump.protocol.codes import RequestCode
@@ -50,14 +49,14 @@ class GlobalTransactionHandler:
         log: ChangeLog[GlobalChange],
         is_home: Callable[[str], bool],
         settle: Callable[[str], None],
-        figures: GlobalFigures,
         clock: Clock,
     ) -> None:
-        self._book = book
+        self.book = book
         self._log = log
         self._is_home = is_home
         self._settle = settle
-        self._figures = figures
+        self.on_ended: Callable[[GlobalTransaction], None] = _nothing
+        """Called with each transaction that has just ended."""
         self._clock = clock
 
     def routes(self) -> Routes:
@@ -73,7 +72,7 @@ class GlobalTransactionHandler:
     async def open(self, request: Request[GlobalOpenRequest]) -> Answer:
         header = request.header
         self._check_home(header.group)
-        change = self._book.open(
+        change = self.book.open(
             header.gid,
             header.group,
             _one_of(GlobalKind, "kind", header.kind),
@@ -88,7 +87,7 @@ class GlobalTransactionHandler:
     async def append(self, request: Request[GlobalAppendRequest]) -> Answer:
         header = request.header
         self._check_home(header.group)
-        change = self._book.append(
+        change = self.book.append(
             header.gid,
             header.group,
             header.lease,
@@ -104,14 +103,14 @@ class GlobalTransactionHandler:
         if change is not None:
             self._log.write(change)
             if change.state is GlobalState.ENDED:
-                self._figures.ended(self._book.transactions[header.gid])
+                self.on_ended(self.book.transactions[header.gid])
         await self._log.safe(header.gid)
         return Answer()
 
     async def decide(self, request: Request[GlobalDecideRequest]) -> Answer:
         header = request.header
         self._check_home(header.group)
-        change = self._book.decide(
+        change = self.book.decide(
             header.gid,
             header.group,
             _one_of(GlobalKind, "kind", header.kind),
@@ -124,33 +123,35 @@ class GlobalTransactionHandler:
             wire.read_names(header.brokers),
         )
         answer = await self._answered(header.gid, change)
+        if change is not None and change.is_ended:
+            self.on_ended(self.book.transactions[header.gid])
         self._settle(ledger_id(header.group, header.gid))
         return answer
 
     async def claim(self, request: Request[GlobalClaimRequest]) -> Answer:
         header = request.header
         self._check_home(header.group)
-        changes = self._book.claim(
+        changes = self.book.claim(
             header.group, header.owner, self._clock.now_ms(), header.leaseMs, header.count
         )
         if changes:
             self._log.write(*changes)
             await self._log.safe(changes[-1].gid)
-        return Answer(body=wire.encode([self._book.transactions[change.gid] for change in changes]))
+        return Answer(body=wire.encode([self.book.transactions[change.gid] for change in changes]))
 
     async def read(self, request: Request[GlobalReadRequest]) -> Answer:
         header = request.header
         if header.gid:
-            self._book.known(header.gid, header.group)
+            self.book.known(header.gid, header.group)
             await self._log.safe(header.gid)
-            return Answer(body=wire.encode(self._book.known(header.gid, header.group)))
+            return Answer(body=wire.encode(self.book.known(header.gid, header.group)))
         count = max(0, min(header.count, MAX_LISTED))
-        page = self._book.page(header.group, header.kind, header.state, header.beforeMs, header.after, count)
+        page = self.book.page(header.group, header.kind, header.state, header.beforeMs, header.after, count)
         return Answer(body=wire.encode(page))
 
     async def resolve(self, request: Request[GlobalResolveRequest]) -> Answer:
         header = request.header
-        change = self._book.resolve(
+        change = self.book.resolve(
             header.gid,
             header.group,
             header.action,
@@ -172,12 +173,16 @@ class GlobalTransactionHandler:
         if change is not None:
             self._log.write(change)
         await self._log.safe(gid)
-        known: GlobalTransaction = self._book.transactions[gid]
+        known: GlobalTransaction = self.book.transactions[gid]
         return Answer(body=wire.encode(known))
 
     def _check_home(self, group: str) -> None:
         if not self._is_home(group):
             raise IllegalOperation(f"this broker is not the home of global transactions of group {group}")
+
+
+def _nothing(transaction: GlobalTransaction) -> None:
+    """Does nothing: the default of `on_ended`."""
 
 
 def _one_of(choices: type[E], what: str, text: str) -> E:
