@@ -90,8 +90,10 @@ async def _books(context: Context, transactions: OpenTransactions) -> _Books:
     )
     requests = LedgerHandler(books, written, local, settlement, store, writer.acknowledgement)
     sends = LedgerSendHandler(local, name, transactions, context.targets, timers, writer, store, clock)
-    global_requests = GlobalTransactionHandler(globals, global_written, local.is_home, settlement.soon, clock)
     upkeep = GlobalUpkeep(globals, global_written, settlement.soon, clock)
+    global_requests = GlobalTransactionHandler(
+        globals, global_written, local.is_home, settlement.soon, upkeep.notice, clock
+    )
     return _Books(
         routes={**requests.routes(), **sends.routes(), **global_requests.routes()},
         tasks=[settlement.run, expiry.run, upkeep.run],

@@ -279,6 +279,21 @@ class GlobalBook:
             lease_until_ms=known.lease_until_ms,
         )
 
+    def next_due(self) -> int | None:
+        """Returns when a transaction will be overdue or can be forgotten, in milliseconds; None: never."""
+        due = [*self._undecided.values()]
+        if self._ended:
+            due.append(self._next_forgotten())
+        return min(due, default=None)
+
+    def due(self, gid: str) -> int | None:
+        """Returns when a transaction will be overdue, or the oldest can be forgotten; None: never."""
+        return self._next_forgotten() if gid in self._ended else self._undecided.get(gid)
+
+    def _next_forgotten(self) -> int:
+        ended_ms = self.transactions[next(iter(self._ended))].ended_ms
+        return ended_ms if len(self._ended) > MAX_ENDED else ended_ms + KEEP_ENDED_MS
+
     def forgettable(self, now_ms: int, count: int) -> list[GlobalForgotten]:
         """Returns changes that forget transactions that ended long ago, or of which there are too many."""
         found: list[GlobalForgotten] = []

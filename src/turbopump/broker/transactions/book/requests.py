@@ -49,12 +49,14 @@ class GlobalTransactionHandler:
         log: ChangeLog[GlobalChange],
         is_home: Callable[[str], bool],
         settle: Callable[[str], None],
+        notice: Callable[[int], None],
         clock: Clock,
     ) -> None:
         self.book = book
         self._log = log
         self._is_home = is_home
         self._settle = settle
+        self._notice = notice
         self.on_ended: Callable[[GlobalTransaction], None] = _nothing
         """Called with each transaction that has just ended."""
         self._clock = clock
@@ -102,8 +104,7 @@ class GlobalTransactionHandler:
         )
         if change is not None:
             self._log.write(change)
-            if change.state is GlobalState.ENDED:
-                self.on_ended(self.book.transactions[header.gid])
+            self._noticed(self.book.transactions[header.gid])
         await self._log.safe(header.gid)
         return Answer()
 
@@ -123,8 +124,6 @@ class GlobalTransactionHandler:
             wire.read_names(header.brokers),
         )
         answer = await self._answered(header.gid, change)
-        if change is not None and change.is_ended:
-            self.on_ended(self.book.transactions[header.gid])
         self._settle(ledger_id(header.group, header.gid))
         return answer
 
@@ -172,9 +171,18 @@ class GlobalTransactionHandler:
         """Stores a change, waits until it is safe, and returns the answer with the transaction's state."""
         if change is not None:
             self._log.write(change)
+            self._noticed(self.book.transactions[gid])
         await self._log.safe(gid)
         known: GlobalTransaction = self.book.transactions[gid]
         return Answer(body=wire.encode(known))
+
+    def _noticed(self, changed: GlobalTransaction) -> None:
+        """Counts a transaction that has ended with its last change, and says when it is due."""
+        if changed.state is GlobalState.ENDED:
+            self.on_ended(changed)
+        due_ms = self.book.due(changed.gid)
+        if due_ms is not None:
+            self._notice(due_ms)
 
     def _check_home(self, group: str) -> None:
         if not self._is_home(group):

@@ -1,8 +1,11 @@
 """Aborts global transactions that nobody decided in time, and forgets those that ended long ago.
 
-In: the time. Out: changes of the book, and the messages of what was aborted are rolled back.
+In: the time, and a notice of each transaction that will be due. Out: changes of the book, and the messages of
+what was aborted are rolled back. A book in which nothing will be due costs nothing.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -16,13 +19,13 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-ROUND_S = 1.0
+ROUND_S = 1.0  # at least between two rounds: a round looks at all deadlines, 5 ms for the most there can be
 CHANGES_PER_ROUND = 256  # about 10 ms of the event loop
 TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 
 class GlobalUpkeep:
-    """Ends what nobody else ends in the book of global transactions, in a round every second."""
+    """Ends what nobody else ends in the book of global transactions, when it is due."""
 
     def __init__(
         self,
@@ -35,17 +38,37 @@ class GlobalUpkeep:
         self._written = written
         self._settle = settle
         self._clock = clock
+        self._due_ms: int | None = None
+        self._earlier = asyncio.Event()
         self._trouble = RateLimitedLog(log, TROUBLE_INTERVAL_S, logging.ERROR, MAX_TROUBLE_LINES)
 
+    def notice(self, due_ms: int) -> None:
+        """Makes `run` look at the book at this time, if it would not do so before."""
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._earlier.set()
+
     async def run(self) -> None:
-        """Runs `round` every second (`ROUND_S`), until cancelled."""
+        """Runs `round` whenever something is due, until cancelled."""
         while True:
-            await self._clock.sleep(ROUND_S)
+            await self._wait()
             try:
                 self.round()
             except Refused as refused:
                 words = "Cannot end global transactions; retrying in the next round: %s"
                 self._trouble.log(self._clock.monotonic(), words, refused.remark)
+            await self._clock.sleep(ROUND_S)
+
+    async def _wait(self) -> None:
+        """Waits until the first thing in the book is due."""
+        while True:
+            self._earlier.clear()
+            self._due_ms = self._book.next_due()
+            left_s = None if self._due_ms is None else (self._due_ms - self._clock.now_ms()) / 1000
+            if left_s is not None and left_s <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._earlier.wait()
 
     def round(self) -> None:
         """Aborts what is past its deadline, and forgets what is kept no longer. Raises Refused."""
