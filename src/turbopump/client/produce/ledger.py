@@ -112,6 +112,7 @@ class Ledger:
         run: str = "",
         home: str = "",
         cluster: str = "",
+        admin: Admin | None = None,
         world: World | None = None,
         timeout: float = TIMEOUT_S,
         **settings: Unpack[ClientOptions],
@@ -120,7 +121,7 @@ class Ledger:
         self.run = run
         self.home = home
         self.cluster = cluster
-        self.admin = Admin(name_servers, world=world, timeout=timeout, **settings)
+        self.admin = admin or Admin(name_servers, world=world, timeout=timeout, **settings)
         self._world = self.admin.world
         self._addresses: dict[str, str] = {}
 
@@ -161,6 +162,14 @@ class Ledger:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def sharing(self, id: str, run: str) -> "Ledger":
+        """Returns the client of another id with the same home, which uses the connections of this one."""
+        return Ledger(id, run=run, home=self.home, cluster=self.cluster, admin=self.admin)
+
+    async def ask_home(self, code: RequestCode, header: Header, body: bytes = b"") -> bytes:
+        """Sends a request about what the home keeps beside the ledger; returns the body of its answer."""
+        return await self._ask(self.home, code, header, body)
 
     # Batches
 
