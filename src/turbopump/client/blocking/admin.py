@@ -6,7 +6,7 @@ Written by scripts/faces.py from turbopump.client.admin.admin: change that.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Unpack
 
-from turbopump.client.admin.accounts import AclAccounts as AsyncAccounts
+from turbopump.client.admin.accounts import AclAccounts as AsyncAclAccounts
 from turbopump.client.admin.accounts import AclFiles
 from turbopump.client.admin.admin import Admin as AsyncAdmin
 from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, RAFT_TRANSFER_TIMEOUT_S, StatsName
@@ -542,7 +542,7 @@ class Acls(FacePart[AsyncAdmin, AsyncAcls]):
         return self._run(lambda core: core.find(address, subject, resource))
 
 
-class AclAccounts(FacePart[AsyncAdmin, AsyncAccounts]):
+class AclAccounts(FacePart[AsyncAdmin, AsyncAclAccounts]):
     """Administers accounts of access control 4.x at one broker, by its address.
 
     Brokers of 4.5.2 to 5.3.2 have these requests, those of 5.x that have no such accounts do not answer.
