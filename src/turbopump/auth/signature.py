@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
+from typing import TypeAlias
 
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
@@ -35,6 +36,9 @@ MAX_KEYED = 16_384  # secrets for which the first step is remembered: more than 
 _BLOCK = 64  # bytes of SHA-1
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
+
+KeyedStates: TypeAlias = "tuple[hashlib._Hash, hashlib._Hash]"
+"""Inner and outer state of SHA-1 that have taken the key. Never changed: each signature copies them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Credentials:
 
 def sign(fields: Mapping[str, str], body: bytes, secret: str) -> str:
     """Returns the signature of ext fields and body; a field `Signature` among them does not count."""
-    return _signature(_content(fields, body), secret).decode()
+    return signature_of(_content(fields, body), keyed(secret)).decode()
 
 
 def is_signed_by(command: Command, secrets: Sequence[str]) -> bool:
@@ -83,7 +87,7 @@ def is_signed_by(command: Command, secrets: Sequence[str]) -> bool:
 def is_signature_of(content: bytes, secrets: Sequence[str], signature: bytes) -> bool:
     """Returns whether a signature was made of this content with one of the secrets, in constant time."""
     for secret in secrets:  # noqa: SIM110 - a generator costs 0.3 us of each request
-        if hmac.compare_digest(_signature(content, secret), signature):
+        if hmac.compare_digest(signature_of(content, keyed(secret)), signature):
             return True
     return False
 
@@ -143,17 +147,17 @@ def _utf16(name: str) -> bytes:
     return name.encode("utf-16-be")
 
 
-def _signature(content: bytes, secret: str) -> bytes:
+def signature_of(content: bytes, key: KeyedStates) -> bytes:
     """Returns base64 of HMAC-SHA1, from states that have the key already: 1.0 µs a KB instead of 1.8."""
-    inner, outer = _keyed(secret)
-    inner, outer = inner.copy(), outer.copy()
+    inner, outer = key[0].copy(), key[1].copy()
     inner.update(content)
     outer.update(inner.digest())
     return b2a_base64(outer.digest(), newline=False)
 
 
 @lru_cache(MAX_KEYED)
-def _keyed(secret: str) -> "tuple[hashlib._Hash, hashlib._Hash]":
+def keyed(secret: str) -> KeyedStates:
+    """Returns the first step of HMAC-SHA1, which is the same for all signatures made with a secret."""
     key = secret.encode()
     if len(key) > _BLOCK:
         key = hashlib.sha1(key, usedforsecurity=False).digest()

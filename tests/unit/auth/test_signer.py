@@ -1,5 +1,8 @@
 """A signer adds the same signature to commands and packed sends as is computed from all their fields."""
 
+import hashlib
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,3 +78,21 @@ def test_neither_secret_is_in_the_text_of_a_signer() -> None:
     assert "RocketMQ" in text
     assert "12345678" not in text
     assert "token-1" not in text
+
+
+def test_a_client_signs_where_sha1_is_allowed_only_outside_of_security(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A machine in FIPS mode refuses SHA-1 without `usedforsecurity=False`."""
+    real = hashlib.sha1
+
+    def in_fips_mode(data: bytes = b"", *, usedforsecurity: bool = True) -> Any:
+        if usedforsecurity:
+            raise ValueError("disabled for FIPS")
+        return real(data, usedforsecurity=False)
+
+    monkeypatch.setattr(hashlib, "sha1", in_fips_mode)
+    for secret in ("short in fips mode", "longer than a block of SHA-1 " * 4):
+        request = Command(1, ext={"a": "1"}, body=b"body")
+        Signer(Credentials("alice", secret))(request)
+        assert is_signed_by(request, (secret,))
