@@ -62,6 +62,9 @@ class Access(Protocol):
     ) -> None:
         """Raises NoPermission for the first need that is not met; `code` of the request is for the text."""
 
+    def current(self, identity: Identity, source: Source) -> Identity:
+        """Returns an identity of before with its rights of now; raises NoPermission if it has none."""
+
     def explain(self, name: str, need: Need, source: Source) -> str:
         """Returns whether and why a user may do something from an address, in one or a few lines."""
 
@@ -110,6 +113,11 @@ class UserAccess:
         """Returns the user whose secret signed this content; None: `identify` decides."""
         secrets, identity = self._signers.get(name, _NOBODY)
         return identity if is_signature_of(content, secrets, signature) else None
+
+    def current(self, identity: Identity, source: Source) -> Identity:
+        """Returns an identity of before with its rights of now; raises NoPermission if it has none."""
+        user = self._enabled(identity.name)
+        return Identity(user.name, user.is_super, identity.by)
 
     def _by_certificate(self, source: Source) -> Identity:
         if not source.certificate:

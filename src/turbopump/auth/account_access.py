@@ -75,6 +75,22 @@ class AccountAccess:
             return None
         return self._identities[name] if is_signature_of(content, (account.secret_key,), signature) else None
 
+    def current(self, identity: Identity, source: Source) -> Identity:
+        """Returns an identity of before with its rights of now; raises NoPermission if it has none."""
+        account = self._accounts.by_key.get(identity.name)
+        if identity.by != BY_ADDRESS:
+            if account is None:
+                raise NoPermission(f"No acl config for {identity.name}")
+            return Identity(identity.name, account.is_unlimited, identity.by)
+        is_white = (
+            self._is_white(source.address)
+            if account is None
+            else account.white_address.matches(source.address)
+        )
+        if not is_white:
+            raise NoPermission(f"{source.address} is no white address any more")
+        return identity
+
     def _by_certificate(self, source: Source) -> Identity:
         if not source.certificate:
             raise NoPermission("No accessKey is configured")

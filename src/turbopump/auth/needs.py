@@ -33,9 +33,9 @@ _OF_CLIENTS: dict[int, Rule] = {
     Code.SEND_MESSAGE: _send,
     Code.SEND_MESSAGE_V2: _send_v2,
     Code.SEND_BATCH_MESSAGE: _send_v2,
-    # A reply is stored in its topic like a message, so it needs what a send needs. Apache: nothing.
-    Code.SEND_REPLY_MESSAGE: _send,
-    Code.SEND_REPLY_MESSAGE_V2: _send_v2,
+    # A reply is stored in its topic like a message, and passed on to a client. Apache: nothing.
+    Code.SEND_REPLY_MESSAGE: rules.reply(_send, "topic"),
+    Code.SEND_REPLY_MESSAGE_V2: rules.reply(_send_v2, "b"),
     Code.RECALL_MESSAGE: on_topic(PUB),
     Code.END_TRANSACTION: rules.on_topic_if_given(PUB),  # and Pub on that of the half message
     Code.PULL_MESSAGE: _pull,

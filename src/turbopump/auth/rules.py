@@ -27,6 +27,7 @@ from turbopump.protocol.names import (
     LEDGER_TOPIC,
     OFFSET_MOVED_TOPIC,
     OP_HALF_TOPIC,
+    REPLY_POSTFIX,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     TABLE_TOPIC,
@@ -161,6 +162,22 @@ def send(topic_field: str, properties_field: str, batch_field: str) -> Rule:
         if ext.get(batch_field, "false") != "false" and _LIGHTS in command.body:
             needs += _lights_of_batch(command.body, cluster)
         return tuple(dict.fromkeys(needs)) if len(needs) > 1 else needs
+
+    return rule
+
+
+def reply(send_rule: Rule, topic_field: str) -> Rule:
+    """Returns the rule of a reply to a request: that of its send, and Pub on the reply topic of the cluster.
+
+    It goes to the client that it names, so a right to any topic is not enough.
+    """
+
+    def rule(command: Command, cluster: str) -> Needs:
+        needs, topic = send_rule(command, cluster), f"{cluster}_{REPLY_POSTFIX}"
+        # Clients of 4.x with a namespace reply to the topic of that name in their namespace.
+        if _field(command, topic_field).rpartition("%")[2] == topic:
+            return needs
+        return *needs, *pub_needs(topic, cluster)
 
     return rule
 

@@ -19,7 +19,14 @@ from turbopump.broker.replicas.progress_files import RoleChange
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
-from turbopump.guard.link import MayDecide, Permit, any_may_decide, permit_all
+from turbopump.guard.link import (
+    MayDecide,
+    MayReceive,
+    Permit,
+    any_may_decide,
+    any_may_receive,
+    permit_all,
+)
 from turbopump.remoting.client import Client
 from turbopump.remoting.links import BulkHandler, Link
 from turbopump.remoting.router import Observe, Router, Routes
@@ -114,6 +121,8 @@ class Context:
     """Asked by handlers about a resource that only they know; permits all without access control."""
     may_decide: MayDecide = any_may_decide
     """Asked by transaction checks about the producers of a group."""
+    may_receive: MayReceive = any_may_receive
+    """Asked by replies to requests about the connections of the client that asked."""
     adopts_topics: bool = True
     """Whether a topic that has messages, but is not in the table, is restored."""
     kinds: WaitingKinds = field(default_factory=WaitingKinds)

@@ -18,8 +18,10 @@ from turbopump.guard.audit import AuditLog
 from turbopump.guard.config import ABOUT_ACCESS
 from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
 from turbopump.guard.quotas import UserQuotas
+from turbopump.guard.reply_receivers import ReplyReceivers
 from turbopump.guard.signed_sends import CODES, Read, SignedSends
 from turbopump.protocol import properties
+from turbopump.protocol.bodies import HeartbeatData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission, Refused
@@ -62,6 +64,17 @@ def any_may_decide(connection: Connection, half: Record) -> bool:
     return True
 
 
+class MayReceive(Protocol):
+    """Interface for replies to requests: whether the connection of a client may receive one."""
+
+    def __call__(self, connection: Connection, client_id: str, correlation_id: str, /) -> bool: ...
+
+
+def any_may_receive(connection: Connection, client_id: str, correlation_id: str) -> bool:
+    """Returns True: without access control the newest connection of a client receives its replies."""
+    return True
+
+
 class AccessLink:
     """Refuses every request whose sender is not known or may not do it."""
 
@@ -98,7 +111,10 @@ class AccessLink:
             SignedSends(read_send, access, cluster, failures, quotas) if read_send and together else None
         )
         self._members: dict[Connection, Identity] = {}
-        """Senders of the last heartbeats, by connection."""
+        """Senders of the last heartbeats, by connection. What they may do now is asked when it matters."""
+        self._receivers = ReplyReceivers()
+        self._client_ids: dict[Connection, str] = {}
+        """Client ids of producers in the last heartbeats, by connection."""
         self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def check(self, command: Command, connection: Connection) -> None:
@@ -112,7 +128,9 @@ class AccessLink:
                 self._authorize(command, identity, source)
             self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
             if command.code == RequestCode.HEART_BEAT:
-                self._remember(identity, connection)
+                self._remember(identity, command, connection)
+            elif command.code in CODES:
+                self._remember_request(identity, command)
         except Refused as refused:
             self._refuse(command, connection, refused)
 
@@ -151,7 +169,7 @@ class AccessLink:
         """
         if self._is_dry_run or RequestCode.END_TRANSACTION in self._unchecked | self._unauthorized:
             return True
-        identity = self._members.get(connection)
+        identity = self._sender_of(connection)
         if identity is None:
             return False
         real_topic = properties.find(half.properties, properties.REAL_TOPIC)
@@ -162,13 +180,52 @@ class AccessLink:
             return False
         return True
 
-    def _remember(self, identity: Identity, connection: Connection) -> None:
+    def may_receive(self, connection: Connection, client_id: str, correlation_id: str) -> bool:
+        """Returns whether the sender of a connection's heartbeats may receive a reply to a client.
+
+        Anybody may say that they are a producer with this id, and a reply shows them what was answered.
+        """
+        if self._is_dry_run or RequestCode.HEART_BEAT in self._unchecked:
+            return True
+        identity = self._sender_of(connection)
+        return identity is not None and self._receivers.may_receive(client_id, correlation_id, identity.name)
+
+    def _sender_of(self, connection: Connection) -> Identity | None:
+        """Returns who sent a connection's heartbeats, with the rights of now; None: a user of before."""
+        identity = self._members.get(connection)
+        if identity is None:
+            return None
+        try:
+            return self._access().current(identity, source_of(connection))
+        except NoPermission:
+            return None
+
+    def _remember(self, identity: Identity, beat: Command, connection: Connection) -> None:
         if connection not in self._members:
             connection.on_closed.append(self._forget)
         self._members[connection] = identity
+        data = HeartbeatData.decode(beat.body)
+        if not data.producerDataSet:
+            return
+        client_id, now = data.clientID or "", self._clock.monotonic()
+        known = self._client_ids.setdefault(connection, client_id)
+        if known != client_id:
+            self._receivers.closed(known, connection, now)
+            self._client_ids[connection] = client_id
+        if not self._receivers.beat(client_id, identity.name, connection, now):
+            text = "User %.100r uses the client id %.100r of another user, whose replies it does not get: %s"
+            self._refused.log(now, text, identity.name, client_id, connection)
+
+    def _remember_request(self, identity: Identity, send: Command) -> None:
+        text = (send.ext or {}).get("i" if send.code == RequestCode.SEND_MESSAGE_V2 else "properties", "")
+        if properties.REPLY_TO_CLIENT in text:
+            self._receivers.asked(properties.find(text, properties.CORRELATION_ID) or "", identity.name)
 
     def _forget(self, connection: Connection) -> None:
         self._members.pop(connection, None)
+        client_id = self._client_ids.pop(connection, None)
+        if client_id is not None:
+            self._receivers.closed(client_id, connection, self._clock.monotonic())
 
     def name_of(self, request: Request[Any]) -> Identity | None:
         """Returns who sent a request that has passed, for handlers that serve super users only."""

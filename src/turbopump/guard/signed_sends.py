@@ -13,6 +13,7 @@ from turbopump.auth.rules import MAX_REMEMBERED_NAME, needs_of_send
 from turbopump.compiled import SignedSend
 from turbopump.guard.failures import FailedSignatures
 from turbopump.guard.quotas import UserQuotas
+from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.frame import MAX_FRAME
@@ -20,6 +21,9 @@ from turbopump.remoting.connection import Connection
 
 CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2})
 """Request codes of plain sends."""
+
+REQUEST = properties.REPLY_TO_CLIENT.encode()
+"""Property of a request that wants a reply: `check` remembers who sent it."""
 
 Read = Callable[[bytes, int, int], SignedSend | None]
 
@@ -50,7 +54,7 @@ class SignedSends:
         at = 0
         while (row := self._read(data, at, MAX_FRAME)) is not None:
             size, name, signature, topic, content, body_size = row
-            if len(topic) > MAX_REMEMBERED_NAME:
+            if len(topic) > MAX_REMEMBERED_NAME or REQUEST in content:
                 break
             try:
                 if failures:

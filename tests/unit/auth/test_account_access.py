@@ -236,3 +236,24 @@ def test_remembered_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_a_decision_is_explained(key: str, need: Need, source: Source, text: str) -> None:
     assert AccountAccess(ACCOUNTS).explain(key, need, source) == text
+
+
+# --- who is it now --------------------------------------------------------------------------------------
+
+
+def test_an_identity_of_before_has_the_rights_of_now_or_none() -> None:
+    access = AccountAccess(ACCOUNTS)
+    white, office = Source("10.0.0.7"), Source("10.1.0.7")
+    found = [
+        (access.identify(Command(26), white), white),
+        (access.identify(signed("office1"), office), office),
+        (access.identify(signed("admin11"), HERE), HERE),
+    ]
+    assert [access.current(*one) for one in found] == [one for one, _ in found]
+    demoted = {"accounts": [{"accessKey": key, "secretKey": SECRET} for key in ("office1", "admin11")]}
+    access.accounts = read_accounts(demoted)
+    assert access.current(*found[2]) == Identity("admin11")
+    for one in found[:2]:
+        assert "no white address any more" in refusal(access.current, *one)
+    access.accounts = read_accounts({})
+    assert refusal(access.current, *found[2]) == "No acl config for admin11"

@@ -149,8 +149,17 @@ def test_a_denied_cluster_is_denied_by_every_code_that_needs_it(name: str, code:
 
 def test_a_send_needs_pub_on_the_topic_of_its_own_header_form() -> None:
     assert ask(Code.SEND_MESSAGE, topic="T", b="other") == (topic("T", Action.PUB),)
-    for code in (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE_V2):
+    for code in (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE):
         assert ask(code, b="T", topic="other") == (topic("T", Action.PUB),)
+
+
+def test_a_reply_needs_pub_on_the_reply_topic_of_the_cluster_whatever_it_names() -> None:
+    replies = topic(f"{CLUSTER}_REPLY_TOPIC", Action.PUB)
+    for code, field in ((Code.SEND_REPLY_MESSAGE, "topic"), (Code.SEND_REPLY_MESSAGE_V2, "b")):
+        assert ask(code, **{field: replies.resource.name}) == (replies,)
+        assert ask(code, **{field: "T"}) == (topic("T", Action.PUB), replies)
+        in_namespace = f"ns%{CLUSTER}_REPLY_TOPIC"
+        assert ask(code, **{field: in_namespace}) == (topic(in_namespace, Action.PUB),)
 
 
 def test_a_send_to_a_retry_topic_needs_the_group_of_the_topic_and_not_the_one_in_another_field() -> None:

@@ -128,9 +128,9 @@ def test_the_number_of_variants_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         12, ext={**dict.fromkeys(names, ""), "Signature": "x", "AccessKey": "k"}, encoding=ROCKETMQ
     )
     made: list[bytes] = []
-    right = signature._signature
+    right = signature.signature_of
     monkeypatch.setattr(
-        signature, "_signature", lambda content, secret: made.append(content) or right(content, secret)
+        signature, "signature_of", lambda content, key: made.append(content) or right(content, key)
     )
     assert not is_signed_by(command, ("one", "two"))
     assert len(made) == 2 * signature.MAX_VARIANTS

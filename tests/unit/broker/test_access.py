@@ -225,6 +225,27 @@ async def test_a_half_message_is_shown_only_to_producers_who_may_end_its_transac
         assert stranger.questions == []
 
 
+@pytest.mark.parametrize("change", [{"userStatus": "disable"}, {"userType": "Normal"}])
+@virtual
+async def test_a_half_message_is_not_shown_to_a_producer_that_was_disabled_or_demoted(
+    change: dict[str, str],
+) -> None:
+    """Its heartbeat was accepted while it had the rights, and its connection is still open."""
+    async with guarded_broker() as desk:
+        await with_topic(desk)
+        other = Credentials("other", "other-secret-word")
+        await desk.create(other, "Super")
+        own = Member()
+        client = await own.join(desk.desk, "own", "PG", other)
+        own._beating.cancel()
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG"}
+        await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T", f=4, pairs=pairs), b"half")
+        await desk.done(ROOT, Code.AUTH_UPDATE_USER, {"username": "other"}, json.dumps(change).encode())
+        await asyncio.sleep(100)
+        assert own.questions == []
+        await client.close()
+
+
 @virtual
 async def test_a_transaction_ends_only_with_a_right_to_the_topic_of_its_half_message() -> None:
     async with guarded_broker() as desk:

@@ -156,3 +156,16 @@ async def test_with_audit_lines_for_grants_each_send_is_checked_by_itself(
         answers = await ask_together(desk, [send(ALICE), send(ALICE)])
         assert [answer.code for answer in answers] == [0, 0]
         assert passed == []
+
+
+@virtual
+async def test_a_request_that_wants_a_reply_is_checked_by_itself(passed: list[tuple[int, int]]) -> None:
+    """Then it is remembered who sent it, and so who may receive the reply."""
+    async with guarded_broker() as desk:
+        await prepare(desk)
+        passed.clear()
+        request = send(ALICE, pairs={"REPLY_TO_CLIENT": "asker", "CORRELATION_ID": "c1"})
+        answers = await ask_together(desk, [send(ALICE), request, send(ALICE)])
+        assert [answer.code for answer in answers] == [0] * 3
+        used, sizes = zip(*passed, strict=True)
+        assert 0 < sum(used) < sum(sizes)

@@ -44,6 +44,7 @@ async def build(context: Context) -> AccessPart:
     control.open()
     context.permit = control.link.permit
     context.may_decide = control.link.may_decide
+    context.may_receive = control.link.may_receive
     return AccessPart(
         routes=control.routes(),
         before=(control.link,),

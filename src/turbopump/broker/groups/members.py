@@ -138,10 +138,9 @@ class Members(Generic[C]):
     def consumer_groups(self) -> list[str]:
         return list(self._consumers)
 
-    def producer(self, client_id: str) -> C | None:
-        """Returns the newest connection of a client that produces in any group; None if there is none."""
-        connections = self._producing.get(client_id)
-        return next(reversed(connections)) if connections else None
+    def producers(self, client_id: str) -> list[C]:
+        """Returns the connections of a client that produces in any group, the newest first."""
+        return list(reversed(self._producing.get(client_id, {})))
 
     def producer_group(self, group: str) -> list[Member[C]]:
         return list(self._producers.get(group, {}).values())

@@ -36,6 +36,7 @@ async def build(context: Context) -> Part:
         writer,
         clock,
         stores=lambda: context.config().sending.store_replies,
+        may_receive=context.may_receive,
     )
 
     def plain_sends(router: Router) -> PlainSendHandler:

@@ -14,6 +14,7 @@ from turbopump.broker.groups.members import Members
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import PreparedRecords, SendHandler
 from turbopump.broker.produce.writer import MessageWriter
+from turbopump.guard.link import MayReceive, any_may_receive
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -40,7 +41,7 @@ LOG_INTERVAL_S = 10.0
 class ReplyHandler:
     """Handles replies to request messages: pushes each to the client that sent the request, and stores it.
 
-    `stores` returns whether replies are stored.
+    `stores` returns whether replies are stored, `may_receive` whether the user of a connection may have one.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ReplyHandler:
         writer: MessageWriter,
         clock: Clock,
         stores: Callable[[], bool] = lambda: True,
+        may_receive: MayReceive = any_may_receive,
     ) -> None:
         self._members = members
         self._sends = sends
@@ -58,6 +60,7 @@ class ReplyHandler:
         self._writer = writer
         self._clock = clock
         self._stores = stores
+        self._may_receive = may_receive
         self._calls = ConcurrencyLimit(MAX_UNANSWERED)
         self._lost = RateLimitedLog(log, LOG_INTERVAL_S)
 
@@ -87,7 +90,9 @@ class ReplyHandler:
         client_id = pairs.get(properties.REPLY_TO_CLIENT)
         if client_id is None:
             raise SystemFailure(f"reply message properties[{properties.REPLY_TO_CLIENT}] is null")
-        connection = self._members.producer(client_id)
+        correlation_id = pairs.get(properties.CORRELATION_ID, "")
+        there = self._members.producers(client_id)
+        connection = next((one for one in there if self._may_receive(one, client_id, correlation_id)), None)
         if connection is None:
             raise SystemFailure(f"push reply message fail, channel of <{client_id}> not found.")
         failed = f"push reply message to {client_id}fail."
