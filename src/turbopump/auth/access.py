@@ -62,6 +62,9 @@ class Access(Protocol):
     ) -> None:
         """Raises NoPermission for the first need that is not met; `code` of the request is for the text."""
 
+    def has_secret(self, name: str) -> bool:
+        """Returns whether there is a secret of this name that somebody could guess."""
+
     def current(self, identity: Identity, source: Source) -> Identity:
         """Returns an identity of before with its rights of now; raises NoPermission if it has none."""
 
@@ -96,18 +99,23 @@ class UserAccess:
     def identify(self, command: Command, source: Source) -> Identity:
         """Returns the user whose secret signed a request; without a key, the user of the certificate.
 
-        Raises NoPermission. An unknown and a disabled user cost as much time as a wrong signature.
+        Raises NoPermission. For an unknown or disabled user, which the refusal names, nothing is computed.
         """
         ext = command.ext
         name = ext.get(ACCESS_KEY) if ext else None
         if not name:
             return self._by_certificate(source)
         secrets, identity = self._signers.get(name, _NOBODY)
-        if identity is not None and is_signed_by(command, secrets):
+        if identity is None:
+            self._enabled(name)
+        elif is_signed_by(command, secrets):
             return identity
         is_signed_by(command, _NO_SECRETS[len(secrets) :])
-        self._enabled(name)
         raise NoPermission("check signature failed.")
+
+    def has_secret(self, name: str) -> bool:
+        """Returns whether there is a secret of this name that somebody could guess."""
+        return name in self._signers
 
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
         """Returns the user whose secret signed this content; None: `identify` decides."""

@@ -5,11 +5,14 @@
 
 In: what happened. Out: lines of a file, written in the background. A line never has a body, a signature or
 a secret. Lines are lost when the disk is too slow or full: they are counted, and the next line says how
-many. A file that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
+many. Anybody who can connect can cause refusals, so their lines have a limit (`refusal_lines.py`). A file
+that has grown to `MAX_FILE_BYTES` is renamed to `.1`, which replaces the one before.
 """
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -17,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from turbopump.guard.peer_networks import network_of
+from turbopump.guard.refusal_lines import WINDOW_S, RefusalLines
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.rate_limited_log import RateLimitedLog
@@ -48,16 +53,22 @@ class AuditLog:
         self._clock = clock
         self._pending: deque[dict[str, Any]] = deque()
         self._lost_before = 0  # what the last line about lost lines said
+        self._refusals = RefusalLines()
         self._wake = asyncio.Event()
         self._tasks = Tasks(log)
         self._failures = RateLimitedLog(log, LOG_INTERVAL_S, logging.ERROR)
 
-    def refused(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
-        self._put("refused", user, address, code=code, need=need, why=why)
+    def refused(
+        self, user: str, address: str, code: int, why: str, need: str = "", is_known: bool = True
+    ) -> None:
+        """Notes a refusal; `is_known`: whether the user is certain, not only claimed."""
+        self._put_refusal("refused", user, address, code, why, need, is_known)
 
-    def would_refuse(self, user: str, address: str, code: int, why: str, need: str = "") -> None:
+    def would_refuse(
+        self, user: str, address: str, code: int, why: str, need: str = "", is_known: bool = True
+    ) -> None:
         """Notes what was served in a dry run and will be refused after it."""
-        self._put("would-refuse", user, address, code=code, need=need, why=why)
+        self._put_refusal("would-refuse", user, address, code, why, need, is_known)
 
     def granted(self, user: str, address: str, code: int, need: str, by: str) -> None:
         self._put("granted", user, address, code=code, need=need, why=by)
@@ -69,6 +80,21 @@ class AuditLog:
     def warned(self, what: str) -> None:
         """Notes something that weakens access control, such as a key on a white list."""
         self._put("warned", "", "", what=what)
+
+    def _put_refusal(
+        self, event: str, user: str, address: str, code: int, why: str, need: str, is_known: bool
+    ) -> None:
+        now = self._clock.monotonic()
+        self._put_left_out(now)
+        # By the address alone while nobody is known: who claims names must not have lines for each of them.
+        key = (user if is_known else "", network_of(address))
+        if self._refusals.admits(key, (event, code, need), now):
+            self._put(event, user, address, code=code, need=need, why=why)
+
+    def _put_left_out(self, now: float) -> None:
+        for user, network, count in self._refusals.ended(now):
+            what = f"{count} refusals within {WINDOW_S:.0f} s have no line"
+            self._put("left-out", user, network, what=what)
 
     def _put(self, event: str, user: str, address: str, **facts: Any) -> None:
         if not self._path:
@@ -85,8 +111,11 @@ class AuditLog:
     async def run(self) -> None:
         """Writes lines when there are some, until it is cancelled."""
         while True:
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WINDOW_S if self._refusals else None):
+                    await self._wake.wait()
             self._wake.clear()
+            self._put_left_out(self._clock.monotonic())
             while self._pending:
                 await self.write()
 
@@ -100,6 +129,7 @@ class AuditLog:
     async def close(self) -> None:
         """Writes the lines that wait."""
         await self._tasks.wait()
+        self._put_left_out(math.inf)
         while self._pending:
             await self.write()
 

@@ -2,7 +2,7 @@
 
 In: a request and its connection. Out: nothing, or a refusal before any handler sees it. Who somebody is and
 what he may do is decided in `auth`; here it is asked, and what follows is counted: failed signatures,
-quotas, audit lines. The order is fixed: back-off, identity, permission, quota. Nothing is kept about a
+quotas, audit lines. The order is fixed: back-off, identity, quota, permission. Nothing is kept about a
 connection, so that a change of a user counts from the next request on.
 """
 
@@ -124,9 +124,10 @@ class AccessLink:
         try:
             source = source_of(connection)
             identity = self._identify(command, source)
+            # Before the permission, so that refused requests cost as much as others.
+            self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
             if command.code not in self._unauthorized:
                 self._authorize(command, identity, source)
-            self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
             if command.code == RequestCode.HEART_BEAT:
                 self._remember(identity, command, connection)
             elif command.code in CODES:
@@ -247,14 +248,14 @@ class AccessLink:
         try:
             self._failures.check(source.address, name, now)
         except NoPermission as refused:
-            self._note(command, name, source, refused)
+            self._note(command, name, source, refused, is_known=False)
             raise
         try:
             identity = self._access().identify(command, source)
         except Refused as refused:
-            if name:  # a request that claims nobody guesses no secret
+            if self._access().has_secret(name):  # a request that claims nobody guesses no secret
                 self._count_failure(name, source, now)
-            self._note(command, name, source, refused)
+            self._note(command, name, source, refused, is_known=False)
             raise
         self._failures.succeeded(source.address, name)
         return identity
@@ -283,11 +284,17 @@ class AccessLink:
             self._audit.granted(identity.name, source.address, command.code, _text(needs), identity.by)
 
     def _note(
-        self, command: Command, name: str, source: Source, refused: Refused, needs: Sequence[Need] = ()
+        self,
+        command: Command,
+        name: str,
+        source: Source,
+        refused: Refused,
+        needs: Sequence[Need] = (),
+        is_known: bool = True,
     ) -> None:
         passes = self._is_dry_run and command.code not in ABOUT_ACCESS
         note = self._audit.would_refuse if passes else self._audit.refused
-        note(name, source.address, command.code, refused.remark, _text(needs))
+        note(name, source.address, command.code, refused.remark, _text(needs), is_known)
 
 
 def source_of(connection: Connection) -> Source:

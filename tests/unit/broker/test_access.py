@@ -191,6 +191,31 @@ async def test_a_user_beyond_its_quota_is_answered_system_busy_and_served_again_
 
 
 @virtual
+async def test_refused_requests_count_against_the_quota_and_have_few_audit_lines() -> None:
+    async with guarded_broker(guarded(authUserQuotas="nobody:requests=20")) as desk:
+        answers = [await desk.ask(NOBODY, Code.SEND_MESSAGE_V2, letters("T"), b"x") for _ in range(30)]
+        assert [answer.code for answer in answers] == [NO_PERMISSION] * 20 + [SYSTEM_BUSY] * 10
+        await asyncio.sleep(200)
+        lines = desk.desk.disk.read("/store/config/access-audit.jsonl").splitlines()
+        refused = [line for line in map(json.loads, lines) if line["user"] == "nobody"]
+        assert [line["event"] for line in refused] == ["refused"] * 10 + ["left-out"]
+        assert refused[-1]["what"] == "10 refusals within 60 s have no line"
+
+
+@virtual
+async def test_names_that_fail_at_an_address_lock_no_other_user_out_there() -> None:
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        for number in range(120):
+            await desk.ask(Credentials(f"u{number}", "guessed"), Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        for _ in range(20):
+            await desk.ask(Credentials("never seen", "guessed"), Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
+        unknown = await desk.ask(Credentials("u1", "guessed"), Code.SEND_MESSAGE_V2, letters("T"), b"x")
+        assert unknown.remark == "User:u1 is not found."
+
+
+@virtual
 async def test_a_message_by_its_offset_needs_a_right_to_its_own_topic() -> None:
     async with guarded_broker() as desk:
         await with_topic(desk)

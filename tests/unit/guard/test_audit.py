@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 
-from turbopump.guard import audit
+from turbopump.guard import audit, refusal_lines
 from turbopump.guard.audit import AuditLog
+from turbopump.guard.refusal_lines import LINES_PER_WINDOW, SAME_PER_WINDOW, WINDOW_S, RefusalLines
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
@@ -132,3 +133,72 @@ async def test_lines_whose_writer_is_cancelled_are_written_all_the_same() -> Non
     await desk.log.close()
     assert [line["user"] for line in desk.lines()] == ["alice"]
     assert desk.log.lost == 0
+
+
+# --- refusals without end -------------------------------------------------------------------------------
+
+
+@virtual
+async def test_refusals_of_one_user_and_address_have_a_limit_and_a_line_says_how_many_are_left_out() -> None:
+    desk = Desk()
+    for number in range(1_000):
+        desk.log.refused("alice", "10.0.0.7", 310, "no", f"Pub on Topic:t{number}")
+    desk.log.refused("bob", "10.0.0.7", 310, "no")
+    desk.log.refused("alice", "10.0.0.8", 310, "no")
+    await desk.log.close()
+    lines = desk.lines()
+    assert len(lines) == LINES_PER_WINDOW + 3
+    assert lines[-1] == {
+        "time": "2026-11-15T08:46:28.000Z",
+        "event": "left-out",
+        "user": "alice",
+        "address": "10.0.0.7",
+        "what": "900 refusals within 60 s have no line",
+    }
+
+
+@virtual
+async def test_a_request_that_is_repeated_does_not_hide_what_else_is_refused() -> None:
+    desk = Desk()
+    for _ in range(1_000):
+        desk.log.would_refuse("alice", "10.0.0.7", 310, "no", "Pub on Topic:a")
+    desk.log.would_refuse("alice", "10.0.0.7", 310, "no", "Pub on Topic:b")
+    await desk.log.close()
+    needs = [line.get("need") for line in desk.lines()]
+    assert needs == ["Pub on Topic:a"] * SAME_PER_WINDOW + ["Pub on Topic:b", None]
+
+
+@virtual
+async def test_claimed_names_and_addresses_of_one_network_have_one_limit_together() -> None:
+    desk = Desk()
+    for number in range(1_000):
+        desk.log.refused(f"u{number}", f"2001:db8::{number:x}", 310, "no", str(number), is_known=False)
+    await desk.log.close()
+    assert len(desk.lines()) == LINES_PER_WINDOW + 1
+    assert (desk.lines()[-1]["user"], desk.lines()[-1]["address"]) == ("", "2001:db8::/64")
+
+
+@virtual
+async def test_what_was_left_out_is_written_when_the_minute_is_over_though_nothing_follows() -> None:
+    desk = Desk()
+    writer = asyncio.create_task(desk.log.run())
+    for _ in range(SAME_PER_WINDOW + 5):
+        desk.log.refused("alice", "10.0.0.7", 310, "no")
+    await asyncio.sleep(2 * WINDOW_S + 1)
+    assert desk.lines()[-1]["what"] == "5 refusals within 60 s have no line"
+    desk.log.refused("alice", "10.0.0.7", 310, "no")
+    await asyncio.sleep(1)
+    assert desk.lines()[-1]["event"] == "refused"
+    writer.cancel()
+
+
+def test_the_number_of_windows_is_bounded_and_none_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusal_lines, "MAX_WINDOWS", 2)
+    table = RefusalLines()
+    for _ in range(SAME_PER_WINDOW + 1):
+        table.admits(("alice", "10.0.0.1"), "same", 0.0)
+    for number in range(2, 4):
+        table.admits(("alice", f"10.0.0.{number}"), "same", 0.0)
+    assert list(table.ended(0.0)) == [("alice", "10.0.0.1", 1)]
+    assert list(table.ended(WINDOW_S)) == []
+    assert not table

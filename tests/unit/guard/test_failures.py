@@ -2,8 +2,11 @@
 
 import pytest
 
+from turbopump.auth.accounts import MAX_ACCOUNTS
+from turbopump.auth.book import MAX_USERS
 from turbopump.guard import failures
-from turbopump.guard.failures import FREE_FAILURES, MAX_NAMES_PER_ADDRESS, MAX_WAIT_S, FailedSignatures
+from turbopump.guard.failures import FREE_FAILURES, MAX_WAIT_S, FailedSignatures
+from turbopump.guard.peer_networks import network_of
 from turbopump.protocol.errors import NoPermission
 
 ADDRESS, NAME = "10.0.0.7", "alice"
@@ -60,14 +63,44 @@ def test_failures_of_long_ago_do_not_count() -> None:
     assert table.failed(ADDRESS, NAME, failures.FORGET_S + 1) == 1
 
 
-def test_an_address_that_tries_many_names_waits_for_all_further_ones() -> None:
+def test_names_that_failed_at_an_address_lock_out_no_other_name_there() -> None:
     table = FailedSignatures()
-    for number in range(MAX_NAMES_PER_ADDRESS + FREE_FAILURES + 2):
-        table.failed(ADDRESS, f"name-{number}", 0.0)
-    assert len(table) == MAX_NAMES_PER_ADDRESS + 1
+    for number in range(500):
+        for _ in range(FREE_FAILURES + 2):
+            table.failed(ADDRESS, f"name-{number}", 0.0)
+    table.check(ADDRESS, "never failed", 0.0)
+    table.check(ADDRESS, "", 0.0)
     with pytest.raises(NoPermission):
-        table.check(ADDRESS, "never seen", 0.0)
-    table.check("10.0.0.8", "never seen", 0.0)
+        table.check(ADDRESS, "name-0", 0.0)
+
+
+def test_one_network_never_pushes_out_its_own_entries() -> None:
+    assert failures.MAX_ENTRIES > MAX_USERS
+    assert failures.MAX_ENTRIES > MAX_ACCOUNTS
+
+
+def test_the_addresses_of_an_ipv6_network_count_together() -> None:
+    table = FailedSignatures()
+    for number in range(FREE_FAILURES + 1):
+        table.failed(f"2001:db8:1:2::{number:x}", NAME, 0.0)
+    with pytest.raises(NoPermission):
+        table.check("2001:db8:1:2:ffff::1", NAME, 0.0)
+    table.check("2001:db8:1:3::1", NAME, 0.0)
+    table.succeeded("2001:db8:1:2::77", NAME)
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("a name", "a name"),
+    ],
+)
+def test_the_network_of_a_peer(address: str, network: str) -> None:
+    assert network_of(address) == network
 
 
 def test_the_table_is_bounded_and_drops_what_failed_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
