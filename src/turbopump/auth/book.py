@@ -180,7 +180,15 @@ class UserBook:
     def changes_since(self, before: "UserBook") -> list[str]:
         """Returns what has changed since another book, a line for each change, without any secret."""
         names = dict.fromkeys((*before.users, *self.users))
-        return [line for name in names for line in _changes_of(name, before, self)]
+        return [
+            line for name in names if self._has_new(name, before) for line in _changes_of(name, before, self)
+        ]
+
+    def _has_new(self, name: str, before: "UserBook") -> bool:
+        """Returns whether a user may have changed. A change keeps the objects of all others."""
+        return self.users.get(name) is not before.users.get(name) or (
+            self.policies_of(name) is not before.policies_of(name)
+        )
 
 
 def user_info(user: User) -> UserInfo:

@@ -24,7 +24,7 @@ _ENTRY_KEYS = {"type", "resource", "actions", "decision", "sources"}
 
 def to_plain(book: UserBook) -> dict[str, Any]:
     """Returns a book as JSON-able values, its secrets in clear."""
-    return {"users": [_plain_user(user, book.policies_of(user.name)) for user in book.users.values()]}
+    return {"users": [plain_user(user, book.policies_of(user.name)) for user in book.users.values()]}
 
 
 def from_plain(value: Any) -> UserBook:
@@ -50,7 +50,8 @@ def from_plain(value: Any) -> UserBook:
     return UserBook(users, policies)
 
 
-def _plain_user(user: User, policies: Policies) -> dict[str, Any]:
+def plain_user(user: User, policies: Policies) -> dict[str, Any]:
+    """Returns one user of a book as JSON-able values, its secrets in clear."""
     info = info_of(user.name, policies)
     found = info.policies or [] if info is not None else []
     return {
