@@ -71,7 +71,7 @@ class AccountTable:
     async def change(self, change: Callable[[Values], str]) -> None:
         """Changes the file whose path `change` returns, in a copy of all values. Raises AccessFileFault.
 
-        Then nothing has changed. The version of the file is counted up.
+        Then nothing has changed. Refuses to leave no administrator; the version of the file is counted up.
         """
         async with self._changing:
             contents = dict(await self._run(self.files.read))
@@ -79,6 +79,8 @@ class AccountTable:
             path = change(values)
             values[path] = _counted(values[path], self._clock.now_ms())
             accounts, _ = accounts_of(values)
+            if _has_admin(self.accounts) and not _has_admin(accounts):
+                raise AccessFileFault("this is the last account with admin: true: create another one first")
             try:
                 contents[path] = await self._run(self.files.write, path, values[path])
             except OSError as error:
@@ -129,6 +131,10 @@ def accounts_of(values: Mapping[str, Any]) -> tuple[Accounts, list[str]]:
         return merged(found)
     except ConfigError as error:
         raise AccessFileFault(str(error)) from None
+
+
+def _has_admin(accounts: Accounts) -> bool:
+    return any(account.is_admin for account in accounts.by_key.values())
 
 
 def _weak(accounts: Accounts) -> list[str]:

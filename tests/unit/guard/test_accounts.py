@@ -233,3 +233,21 @@ async def test_files_that_others_can_read_are_named_in_a_warning(caplog: pytest.
     assert "/conf/acl/open.yml can be read by every user of this machine: chmod 600" in caplog.text
     assert f"{MAIN} can be read" not in caplog.text
     assert "accounts with a secret of Apache's examples: plainuser" in caplog.text
+
+
+@virtual
+async def test_the_last_administrator_is_neither_deleted_nor_demoted() -> None:
+    remark = "this is the last account with admin: true: create another one first"
+    async with accounts_broker() as desk:
+        before = desk.desk.disk.read(MAIN)
+        own = {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
+        demoted = await desk.ask(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, own | {"admin": "false"})
+        assert (demoted.code, demoted.remark) == (UPDATE_FAILED, remark)
+        deleted = await desk.ask(ADMIN, Code.DELETE_ACL_CONFIG, own)
+        assert (deleted.code, deleted.remark) == (DELETE_FAILED, remark)
+        assert desk.desk.disk.read(MAIN) == before
+        user = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "admin": "true"}
+        await desk.done(ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, user)
+        await desk.done(ADMIN, Code.DELETE_ACL_CONFIG, own)
+        refused = await desk.ask(USER, Code.DELETE_ACL_CONFIG, user)
+        assert refused.remark == remark
