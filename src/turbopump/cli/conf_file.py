@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from turbopump.cli.failures import USAGE_ERROR, CommandFailure
 from turbopump.guard.config import SECRET_KEYS
-from turbopump.guard.private_files import is_readable_by_others
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
+from turbopump.remoting.tls_settings import SECRET_KEYS as TLS_SECRET_KEYS
 from turbopump.runtime.disk import SystemDisk
+from turbopump.runtime.secret_files import exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,11 @@ class ConfFile:
             raise CommandFailure(f"{self.path}: {error}" if error.line else str(error), USAGE_ERROR) from None
 
     def warnings(self) -> list[str]:
-        """Returns a warning if the file has secrets and every user of this machine can read it."""
-        if self.path is None or SECRET_KEYS.isdisjoint(self.keys()):
+        """Returns a warning if the file has secrets and other users of this machine can read it."""
+        if self.path is None or (SECRET_KEYS | TLS_SECRET_KEYS).isdisjoint(self.keys()):
             return []
-        if not is_readable_by_others(SystemDisk(), self.path):
-            return []
-        return [f"{self.path} has secrets and can be read by every user of this machine: chmod 600"]
+        found = exposure(SystemDisk(), self.path)
+        return [f"{self.path} has secrets and {found}"] if found else []
 
     def keys(self) -> set[str]:
         with self.blamed():

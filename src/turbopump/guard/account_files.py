@@ -9,8 +9,9 @@ from typing import Any
 
 from turbopump.guard.extra import extra
 from turbopump.guard.faults import AccessFileFault
-from turbopump.guard.private_files import is_readable_by_others, replace_private
+from turbopump.guard.private_files import replace_private
 from turbopump.runtime.disk import Disk
+from turbopump.runtime.secret_files import exposure
 
 MAIN_FILE = "plain_acl.yml"
 DIRECTORY = "acl"
@@ -58,8 +59,7 @@ class AccountFiles:
         return text.encode()
 
     def warnings(self, paths: Iterable[str]) -> list[str]:
-        open_ones = [path for path in paths if is_readable_by_others(self._disk, path)]
-        return [f"{path} can be read by every user of this machine: chmod 600" for path in open_ones]
+        return [f"{path} {found}" for path in paths if (found := exposure(self._disk, path))]
 
     def _below(self, directory: str, depth: int) -> Iterator[str]:
         for entry in self._disk.entries(directory):

@@ -7,8 +7,9 @@ written over.
 from turbopump.guard.cipher import new_key, parse_key
 from turbopump.guard.config import AccessConfig
 from turbopump.guard.faults import AccessFileFault
-from turbopump.guard.private_files import is_readable_by_others, read_file, replace_private
+from turbopump.guard.private_files import read_file, replace_private
 from turbopump.runtime.disk import Disk
+from turbopump.runtime.secret_files import exposure
 
 OWN_KEY_FILE = "users.key"
 
@@ -28,8 +29,8 @@ def key_of(config: AccessConfig, directory: str, disk: Disk) -> tuple[bytes, lis
         warnings.append(
             f"made {path}, which decrypts the secrets beside it: set authSecretKeyFile to a file elsewhere"
         )
-    if is_readable_by_others(disk, path):
-        warnings.append(f"{path} can be read by every user of this machine: chmod 600")
+    if found := exposure(disk, path):
+        warnings.append(f"{path} {found}")
     try:
         return parse_key(data.decode("ascii", "replace"), path), warnings
     except ValueError as error:

@@ -3,11 +3,7 @@
 In: a path and bytes. Out: a file of mode 600 that is either the old one or the new one after a crash.
 """
 
-import contextlib
-
 from turbopump.runtime.disk import Disk
-
-OTHERS_READ = 0o004
 
 
 def read_file(disk: Disk, path: str) -> bytes | None:
@@ -25,10 +21,3 @@ def replace_private(disk: Disk, path: str, data: bytes) -> None:
     disk.write(f"{path}.tmp", data, sync=True, private=True)
     disk.rename(f"{path}.tmp", path)
     disk.sync_dir(directory)
-
-
-def is_readable_by_others(disk: Disk, path: str) -> bool:
-    """Returns whether every user of this machine can read a file; False when there is none."""
-    with contextlib.suppress(OSError):
-        return disk.mode(path) & OTHERS_READ != 0
-    return False

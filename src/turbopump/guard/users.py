@@ -31,9 +31,10 @@ from turbopump.guard.cipher import SecretCipher, WrongKey
 from turbopump.guard.config import AccessConfig
 from turbopump.guard.faults import AccessFileFault
 from turbopump.guard.keys import key_of
-from turbopump.guard.private_files import is_readable_by_others, read_file, replace_private
+from turbopump.guard.private_files import read_file, replace_private
 from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
 from turbopump.runtime.disk import Disk
+from turbopump.runtime.secret_files import exposure
 from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -87,8 +88,8 @@ class UserTable:
         if self._directory:
             key, warnings = key_of(self._config, self._directory, self._disk)
             self._cipher = SecretCipher(key)
-            if is_readable_by_others(self._disk, self.path):
-                warnings.append(f"{self.path} can be read by every user of this machine: chmod 600")
+            if found := exposure(self._disk, self.path):
+                warnings.append(f"{self.path} {found}")
             self._load()
         before = self.book
         if self._config.migrates_accounts:

@@ -18,6 +18,7 @@ from turbopump.remoting.tls_ciphers import is_of_tls_13, openssl_name
 from turbopump.remoting.tls_settings import TlsSettings, check, with_file
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
+from turbopump.runtime.secret_files import exposure
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,9 @@ class TlsContexts:
         self.client: ssl.SSLContext | None = None
         self._disk = disk
         self._self_signed: PemFiles | None = None
+        given = settings
         self.settings = settings = self._completed(settings)
-        self.warnings = check(settings)
+        self.warnings = [*check(settings), *self._exposed_files(given)]
         """What the operator should know, for the log."""
         self._sides = list(self._used_sides())
         for side in self._sides:
@@ -90,6 +92,21 @@ class TlsContexts:
         except ConfigError as error:
             place = f"{settings.config_file}, {error.key}" if error.key else settings.config_file
             raise ConfigError(error.message, place, error.line) from None
+
+    def _exposed_files(self, given: TlsSettings) -> Iterator[str]:
+        """Yields warnings about files with keys or passwords that other users of the machine can read."""
+        settings = self.settings
+        paths = []
+        if settings.serves and not settings.test_mode:
+            paths.append(settings.key_path or settings.cert_path)
+        if settings.enabled:
+            paths.append(settings.client_key_path or settings.client_cert_path)
+        passwords = settings.key_password, settings.client_key_password
+        if passwords != (given.key_password, given.client_key_password):
+            paths.append(settings.config_file)
+        for path in filter(None, dict.fromkeys(paths)):
+            if found := exposure(self._disk, path):
+                yield f"{path} {found}"
 
     def _used_sides(self) -> Iterator["_Side"]:
         settings = self.settings

@@ -230,6 +230,9 @@ KEYS: tuple[TlsKey, ...] = (
 
 BY_NAME = {name: key for key in KEYS for name in (key.name, key.apache) if name}
 
+SECRET_KEYS = frozenset(name for name, key in BY_NAME.items() if key.show is _hidden)
+"""Names of passwords, ours and Apache's."""
+
 APACHE_NAMES = {key.apache: key.name for key in KEYS if key.apache}
 """Apache's name of each key, a system property there."""
 

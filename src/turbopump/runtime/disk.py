@@ -137,6 +137,9 @@ class Disk(Protocol):
     def mode(self, path: str) -> int:
         """Returns the permission bits of a file."""
 
+    def group(self, path: str) -> int:
+        """Returns the number of the group that a file belongs to."""
+
     def modified_ms(self, path: str) -> int: ...
     def usage(self, path: str) -> Usage: ...
     def lock(self, path: str) -> Lock:
@@ -322,6 +325,9 @@ class SystemDisk:
 
     def mode(self, path: str) -> int:
         return stat.S_IMODE(os.stat(path).st_mode)
+
+    def group(self, path: str) -> int:
+        return os.stat(path).st_gid
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -161,6 +161,10 @@ class SimulatedDisk:
         self.operation()
         return self._names.find(path).mode
 
+    def group(self, path: str) -> int:
+        self.operation()
+        return self._names.find(path).group
+
     def modified_ms(self, path: str) -> int:
         self.operation()
         node = self._names.find(path)

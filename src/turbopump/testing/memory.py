@@ -120,6 +120,10 @@ class MemoryDisk:
     def mode(self, path: str) -> int:
         return self._find(path).mode
 
+    def group(self, path: str) -> int:
+        self._find(path)
+        return 0
+
     def modified_ms(self, path: str) -> int:
         return self._find(path).modified_ms
 

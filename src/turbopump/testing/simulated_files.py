@@ -63,6 +63,7 @@ class SimulatedFile:
         self.allocated = allocated
         self.modified_ms = clock.now_ms()
         self.mode = PUBLIC_MODE
+        self.group = 0
 
     def dirty_sectors(self) -> list[int]:
         return sorted(self.pages.touched.union(_differing(self.pages, self.believed)))
@@ -88,7 +89,7 @@ class SimulatedFile:
         node = SimulatedFile(self._clock, bytes(self.pages), self.allocated)
         node.pages.touched.update(self.pages.touched)
         node.believed, node.durable = bytearray(self.believed), bytearray(self.durable)
-        node.modified_ms, node.mode = self.modified_ms, self.mode
+        node.modified_ms, node.mode, node.group = self.modified_ms, self.mode, self.group
         return node
 
     def after_crash(self, chance: Chance, survival: Survival) -> "SimulatedFile":
@@ -101,7 +102,7 @@ class SimulatedFile:
         _copy_sectors(content, self.pages, kept)
         content = content[:size] + bytes(max(0, size - len(content)))
         node = SimulatedFile(self._clock, bytes(content), self.allocated)
-        node.modified_ms, node.mode = self.modified_ms, self.mode
+        node.modified_ms, node.mode, node.group = self.modified_ms, self.mode, self.group
         return node
 
 

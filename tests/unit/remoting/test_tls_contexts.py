@@ -163,6 +163,29 @@ def test_the_test_mode_signs_its_own_certificate_and_says_so() -> None:
     assert contexts.server is before
 
 
+# Files that others can read
+
+
+def test_keys_that_others_can_read_are_named() -> None:
+    files = TlsFiles.of(enabled=True, client_cert_path="/pem/client", client_trust_path="/pem/ca")
+    files.write(client=certificates().client.key + certificates().client.cert)
+    open_to_all = "can be read by every user of this machine: chmod 600"
+    assert files.contexts().warnings == [f"/pem/key {open_to_all}", f"/pem/client {open_to_all}"]
+    for path in ("/pem/key", "/pem/client"):
+        files.disk.write(path, files.disk.read(path), private=True)
+    assert files.contexts().warnings == []
+
+
+def test_a_file_with_passwords_of_keys_that_others_can_read_is_named() -> None:
+    files = TlsFiles.of(config_file="/pem/tls.properties")
+    files.disk.write("/pem/key", encrypted(certificates().server.key, "hush"), private=True)
+    files.write(**{"tls.properties": b"tls.server.keyPassword=hush\n"})
+    (warning,) = files.contexts().warnings
+    assert warning == "/pem/tls.properties can be read by every user of this machine: chmod 600"
+    files.disk.write("/pem/tls.properties", b"tls.server.keyPassword=hush\n", private=True)
+    assert files.contexts().warnings == []
+
+
 # Reload
 
 
