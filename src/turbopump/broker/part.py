@@ -61,6 +61,8 @@ class Part:
     """Kinds of message, which claim before those of the parts built earlier."""
     before: Sequence[Link] = ()
     """Checks that every request passes before its handler."""
+    around: Callable[[Routes], Routes] | None = None
+    """Puts something around the handlers of all parts, such as audit lines."""
     bulk: Callable[[Router], BulkHandler] | None = None
     """Makes the bulk handler of plain sends, one for each port."""
     observe: Observe | None = None

@@ -53,7 +53,7 @@ from turbopump.remoting.connection import Connection, Sign
 from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
-from turbopump.remoting.router import Router
+from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.copies import Copies
@@ -308,7 +308,10 @@ class Broker:
         main_routes = {code: route for part in parts for code, route in part.main_routes.items()}
         observe = next((part.observe for part in parts if part.observe is not None), None)
         before = (*self.before, *(link for part in parts for link in part.before))
-        for table in (routes | main_routes, routes):
+        tables: list[Routes] = [routes | main_routes, routes]
+        for around in (part.around for part in parts if part.around is not None):
+            tables = [around(table) for table in tables]
+        for table in tables:
             router = Router(table, observe=observe, before=before)
             if ends_open:
                 stack.push_async_callback(router.end, ROLE_CHANGE_WAIT_S, ServiceNotAvailable(ROLE_CHANGING))

@@ -14,6 +14,7 @@ from turbopump.auth.access import Access
 from turbopump.guard.account_requests import AccountHandler
 from turbopump.guard.account_table import AccountTable
 from turbopump.guard.audit import AuditLog, Run
+from turbopump.guard.changes import ChangeAudit
 from turbopump.guard.config import AccessConfig
 from turbopump.guard.failures import FailedSignatures
 from turbopump.guard.link import AccessLink
@@ -101,6 +102,10 @@ class AccessControl:
             return AccountHandler(self._accounts, self.link, self._audit, identity).routes()
         assert self.users is not None
         return UserHandler(self.users, self.link, self._audit).routes()
+
+    def around(self, routes: Routes) -> Routes:
+        """Returns the handlers of a server, which leave audit lines of what they change."""
+        return ChangeAudit(self.link, self._audit, self._place.cluster).around(routes)
 
     @property
     def tasks(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:

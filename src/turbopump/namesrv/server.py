@@ -136,7 +136,9 @@ class NameServer:
         routes = self._requests.routes()
         if self._control is None:
             return Router(routes)
-        return Router({**routes, **self._control.routes()}, before=(self._control.link,))
+        return Router(
+            {**self._control.around(routes), **self._control.routes()}, before=(self._control.link,)
+        )
 
     async def _expire(self) -> None:
         while True:

@@ -155,3 +155,20 @@ async def test_a_broker_registers_with_its_inner_credentials() -> None:
 
     assert await is_registered(guarded(BROKER_CONFIG))
     assert not await is_registered(BROKER_CONFIG)
+
+
+@virtual
+async def test_changes_of_a_name_server_leave_audit_lines() -> None:
+    async with Desk() as desk:
+        for what in ("a value that is put", "settings that change", "permission that is wiped"):
+            code, ext, body = CHANGES[what]
+            assert (await desk.ask(ROOT, code, ext, body)).code == 0
+        disk = desk.disk
+    lines = map(json.loads, disk.read("/data/access-audit.jsonl").splitlines())
+    assert [
+        (line["user"], line["address"], line["what"]) for line in lines if line["event"] == "changed"
+    ] == [
+        ("root", TOOL, "PUT_KV_CONFIG: Update on Cluster:DefaultCluster; namespace=N; key=k; value=v"),
+        ("root", TOOL, "UPDATE_NAMESRV_CONFIG: orderMessageEnable=true"),
+        ("root", TOOL, "WIPE_WRITE_PERM_OF_BROKER: Update on Cluster:DefaultCluster; brokerName=b"),
+    ]

@@ -48,6 +48,7 @@ async def build(context: Context) -> AccessPart:
     return AccessPart(
         routes=control.routes(),
         before=(control.link,),
+        around=control.around,
         tasks=control.tasks,
         close=[control.close],
         users=control.users,
