@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from turbopump.admin.broker import addresses_in
 from turbopump.admin.command import AdminCommand, Call, CommandFailed
-from turbopump.admin.options import CommandOption, host_port, optional, required, secret, text
+from turbopump.admin.options import CommandOption, flag, host_port, optional, required, secret, text
 from turbopump.admin.render import TextTable, fields
 from turbopump.protocol.bodies import AclInfo, UserInfo
 
@@ -65,15 +65,20 @@ CHANGED_PASSWORD: CommandOption[str | None] = CommandOption(
 )
 CHANGED_TYPE = optional("t", "userType", "the userType of user to update", text)
 CHANGED_STATUS = optional("s", "userStatus", "the userStatus of user to update", text)
+KEPT_SECRET = flag("", "keepSecret", "with -p: the password before stays valid, too (Turbopump)")
 
 
 async def update_user(call: Call) -> None:
     given = call.given
     password, kind, status = given[CHANGED_PASSWORD], given[CHANGED_TYPE], given[CHANGED_STATUS]
+    if given[KEPT_SECRET] and password is None:
+        raise CommandFailed("--keepSecret needs -p, the password that becomes valid beside the one before")
 
     async def ask(address: str) -> None:
         name = given[CHANGED_NAME]
-        await call.admin.users.update(address, name, password=password, kind=kind, status=status)
+        await call.admin.users.update(
+            address, name, password=password, kind=kind, status=status, keep_secret=given[KEPT_SECRET]
+        )
 
     await change(call, CHANGED_AT, "update user to %s success.", ask)
 
@@ -304,7 +309,7 @@ COMMANDS = (
         "updateUser",
         "Update user to cluster.",
         update_user,
-        (CHANGED_NAME,),
+        (CHANGED_NAME, KEPT_SECRET),
         one_of=(CHANGED_PASSWORD, CHANGED_STATUS, CHANGED_TYPE),
         any_of=CHANGED_AT,
     ),

@@ -94,6 +94,8 @@ class UserBook:
         if not by_super and (self._is_protected(before) or kind is UserType.SUPER):
             raise NoPermission(_UPDATE_BY_SUPER)
         secrets = before.secrets
+        if info.password is None and keeps_secret:
+            raise InvalidParameter("keepSecret needs a password, which becomes valid beside the one before")
         if info.password is not None:
             secrets = _with_secret(secrets, _checked_secret(info.password), keeps_secret)
         after = replace(before, secrets=secrets, type=kind or before.type, status=status or before.status)

@@ -6,6 +6,7 @@ which Apache's servers answer in clear. What only a super user may change, `auth
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +24,8 @@ from turbopump.protocol.headers.access import (
     DeleteAclRequest,
     ListAclsRequest,
     ListUsersRequest,
+    UpdateUserRequest,
+    UpdateUserResponse,
     UserRequest,
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
@@ -48,7 +51,7 @@ class UserHandler:
     def routes(self) -> Routes:
         return {
             Code.AUTH_CREATE_USER: Route(UserRequest, self.create_user),
-            Code.AUTH_UPDATE_USER: Route(UserRequest, self.update_user),
+            Code.AUTH_UPDATE_USER: Route(UpdateUserRequest, self.update_user),
             Code.AUTH_DELETE_USER: Route(UserRequest, self.delete_user),
             Code.AUTH_GET_USER: Route(UserRequest, self.show_user),
             Code.AUTH_LIST_USER: Route(ListUsersRequest, self.list_users),
@@ -63,9 +66,14 @@ class UserHandler:
         name, info = request.header.username or "", _body(UserInfo, request.body)
         return await self._change(request, lambda book, by_super: book.created(name, info, by_super))
 
-    async def update_user(self, request: Request[UserRequest]) -> Answer:
+    async def update_user(self, request: Request[UpdateUserRequest]) -> Answer:
+        """Changes a user; with `keepSecret`, which Apache's tools do not send, adds its new password."""
         name, info = request.header.username or "", _body(UserInfo, request.body)
-        return await self._change(request, lambda book, by_super: book.updated(name, info, by_super))
+        keeps = request.header.keepSecret or False
+        answer = await self._change(request, lambda book, by_super: book.updated(name, info, by_super, keeps))
+        if keeps:
+            answer = replace(answer, header=UpdateUserResponse(len(self._users.book.users[name].secrets)))
+        return answer
 
     async def delete_user(self, request: Request[UserRequest]) -> Answer:
         name = request.header.username or ""

@@ -371,3 +371,24 @@ async def test_a_password_that_is_not_text_is_refused_without_showing_it() -> No
 def test_commands_of_access_control_are_supported(name: str) -> None:
     assert name in BY_NAME
     assert name not in UNSUPPORTED
+
+
+@virtual
+async def test_a_password_is_added_beside_the_one_before() -> None:
+    words = ("updateUser", "-b", BROKER, "-u", "mqau1", "-p", "Geheim-2", "--keepSecret")
+    ours = Answer({"validSecrets": "2"})
+    printed, played = await run(*words, answers={Code.AUTH_UPDATE_USER: ours})
+    assert printed.out == f"update user to {BROKER} success.\n"
+    body = b'{"password":"Geheim-2","username":"mqau1"}'
+    assert played.asked == [(BROKER, 3002, {"username": "mqau1", "keepSecret": "true"}, body)]
+    printed, _ = await run(*words, answers={Code.AUTH_UPDATE_USER: DONE})
+    assert f"{BROKER} cannot keep the password before: only the new one of mqau1 is valid" in printed.err
+    assert "Geheim" not in printed.out + printed.err
+
+
+@virtual
+async def test_a_password_is_kept_only_beside_a_new_one() -> None:
+    words = ("updateUser", "-b", BROKER, "-u", "mqau1", "-s", "disable", "--keepSecret")
+    printed, played = await run(*words, answers={Code.AUTH_UPDATE_USER: DONE})
+    assert "--keepSecret needs -p" in printed.err
+    assert played.asked == []

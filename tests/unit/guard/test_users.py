@@ -4,11 +4,14 @@ import json
 
 import pytest
 from tests.kit import virtual
-from tests.unit.guard.kit import ALICE, NOBODY, ROOT, SECRETS, guarded_broker
+from tests.unit.broker.desk import letters
+from tests.unit.guard.kit import ALICE, NOBODY, ROOT, SECRETS, GuardedDesk, guarded_broker
 
+from turbopump.auth.signature import Credentials
 from turbopump.protocol.codes import RequestCode as Code
 
 USERS = "/store/config/users.json"
+NO_PERMISSION = 16
 
 
 @virtual
@@ -122,3 +125,49 @@ async def test_changes_and_refusals_are_in_the_audit_log_without_a_secret() -> N
     assert ("changed", "root", 3002, "127.0.0.1") in events
     text = str(lines)
     assert not [secret for secret in (*SECRETS, "evil-password", "changed-password") if secret in text]
+
+
+async def sends(desk: GuardedDesk, secret: str) -> int:
+    who = Credentials("alice", secret)
+    return (await desk.ask(who, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code
+
+
+@virtual
+async def test_a_secret_is_replaced_in_three_steps_without_a_refusal() -> None:
+    old, new = ALICE.secret_key, "next-secret-of-alice"
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        assert [await sends(desk, one) for one in (old, new)] == [0, NO_PERMISSION]
+        body = json.dumps({"password": new}).encode()
+        kept = {"username": "alice", "keepSecret": "true"}
+        added = await desk.done(ROOT, Code.AUTH_UPDATE_USER, kept, body)
+        assert added.ext == {"validSecrets": "2"}
+        assert [await sends(desk, one) for one in (old, new)] == [0, 0]
+        removed = await desk.done(ROOT, Code.AUTH_UPDATE_USER, {"username": "alice"}, body)
+        assert not removed.ext
+        assert [await sends(desk, one) for one in (old, new)] == [NO_PERMISSION, 0]
+        disk = desk.desk.disk
+    assert new.encode() not in disk.read("/store/config/users.json")
+    assert b"has another password (2 valid)" in disk.read("/store/config/access-audit.jsonl")
+
+
+@virtual
+async def test_two_valid_secrets_survive_a_restart_and_apaches_update_leaves_one() -> None:
+    async with guarded_broker() as desk:
+        kept = {"username": "alice", "keepSecret": "true"}
+        await desk.done(ROOT, Code.AUTH_UPDATE_USER, kept, b'{"password":"second-secret"}')
+        disk = desk.desk.disk
+    async with guarded_broker(disk=disk) as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        secrets = (ALICE.secret_key, "second-secret", "third-secret")
+        assert [await sends(desk, one) for one in secrets] == [0, 0, NO_PERMISSION]
+        await desk.done(ROOT, Code.AUTH_UPDATE_USER, {"username": "alice"}, b'{"password":"third-secret"}')
+        assert [await sends(desk, one) for one in secrets] == [NO_PERMISSION, NO_PERMISSION, 0]
+
+
+@virtual
+async def test_a_secret_is_kept_only_beside_a_new_one() -> None:
+    async with guarded_broker() as desk:
+        kept = {"username": "alice", "keepSecret": "true"}
+        refused = await desk.ask(ROOT, Code.AUTH_UPDATE_USER, kept, b'{"userStatus":"disable"}')
+        assert "keepSecret needs a password" in (refused.remark or "")

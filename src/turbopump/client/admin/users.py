@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from turbopump.client.admin.calls import AdminCalls
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.access import (
     AclRequest,
     DeleteAclRequest,
     ListAclsRequest,
     ListUsersRequest,
+    UpdateUserRequest,
     UserRequest,
 )
 
@@ -35,7 +37,8 @@ class Users:
             await admin.users.create("127.0.0.1:10911", "billing", "a long secret")
         """
         user = bodies.UserInfo(username=name, password=password, userType=kind)
-        await self._send(address, RequestCode.AUTH_CREATE_USER, user)
+        header = UserRequest(name)
+        await self.asking.ask(address, RequestCode.AUTH_CREATE_USER, header, user.encode())
 
     async def update(
         self,
@@ -45,13 +48,27 @@ class Users:
         password: str | None = None,
         kind: str | None = None,
         status: str | None = None,
+        keep_secret: bool = False,
     ) -> None:
         """Changes password, kind (`Normal`, `Super`) or status (`enable`, `disable`) of a user.
 
-        What is None stays as it is.
+        What is None stays as it is. `keep_secret`: the password before stays valid beside the new one, until
+        the password is set again without it. Only Turbopump can do that: of a broker that has set the new
+        password alone, SystemFailure is raised.
+
+        Example:
+
+            await admin.users.update(address, "billing", password="the next secret", keep_secret=True)
+            # ... all clients sign with the next secret now ...
+            await admin.users.update(address, "billing", password="the next secret")
         """
         user = bodies.UserInfo(username=name, password=password, userType=kind, userStatus=status)
-        await self._send(address, RequestCode.AUTH_UPDATE_USER, user)
+        header = UpdateUserRequest(name, True if keep_secret else None)
+        answer = await self.asking.ask(address, RequestCode.AUTH_UPDATE_USER, header, user.encode())
+        if keep_secret and "validSecrets" not in (answer.ext or {}):
+            raise SystemFailure(
+                f"{address} cannot keep the password before: only the new one of {name} is valid"
+            )
 
     async def delete(self, address: str, name: str) -> None:
         """Deletes a user and its policies. Apache's brokers do so without a word if there is none."""
@@ -67,9 +84,6 @@ class Users:
         header = ListUsersRequest(containing)
         answer = await self.asking.ask(address, RequestCode.AUTH_LIST_USER, header)
         return bodies.decode(list[bodies.UserInfo], answer.body) if answer.body else []
-
-    async def _send(self, address: str, code: RequestCode, user: bodies.UserInfo) -> None:
-        await self.asking.ask(address, code, UserRequest(user.username), user.encode())
 
 
 @dataclass

@@ -465,12 +465,25 @@ class Users(FacePart[AsyncAdmin, AsyncUsers]):
         password: str | None = None,
         kind: str | None = None,
         status: str | None = None,
+        keep_secret: bool = False,
     ) -> None:
         """Changes password, kind (`Normal`, `Super`) or status (`enable`, `disable`) of a user.
 
-        What is None stays as it is.
+        What is None stays as it is. `keep_secret`: the password before stays valid beside the new one, until
+        the password is set again without it. Only Turbopump can do that: of a broker that has set the new
+        password alone, SystemFailure is raised.
+
+        Example:
+
+            admin.users.update(address, "billing", password="the next secret", keep_secret=True)
+            # ... all clients sign with the next secret now ...
+            admin.users.update(address, "billing", password="the next secret")
         """
-        self._run(lambda core: core.update(address, name, password=password, kind=kind, status=status))
+        self._run(
+            lambda core: core.update(
+                address, name, password=password, kind=kind, status=status, keep_secret=keep_secret
+            )
+        )
 
     def delete(self, address: str, name: str) -> None:
         """Deletes a user and its policies. Apache's brokers do so without a word if there is none."""

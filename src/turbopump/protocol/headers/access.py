@@ -53,9 +53,25 @@ class UpdateGlobalWhiteAddrsRequest(Header):
 
 
 class UserRequest(Header):
-    """Requests 3001 to 3004, tool to broker: create, update (body: UserInfo), delete or get a user."""
+    """Requests 3001, 3003 and 3004, tool to broker: create (body: UserInfo), delete or get a user."""
 
     username: str | None = None
+
+
+class UpdateUserRequest(Header):
+    """Request 3002, tool to broker: change a user (body: UserInfo).
+
+    `keepSecret` is Turbopump's own, not sent by Apache's tools: the password before stays valid too.
+    """
+
+    username: str | None = None
+    keepSecret: bool | None = None
+
+
+class UpdateUserResponse(Header):
+    """Response of Turbopump to 3002 with `keepSecret`: how many secrets of the user are valid now."""
+
+    validSecrets: int
 
 
 class ListUsersRequest(Header):

@@ -113,7 +113,7 @@ REQUESTS: dict[int, type[Header]] = {
     Code.DELETE_ACL_CONFIG: access.DeleteAclConfigRequest,
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: access.UpdateGlobalWhiteAddrsRequest,
     Code.AUTH_CREATE_USER: access.UserRequest,
-    Code.AUTH_UPDATE_USER: access.UserRequest,
+    Code.AUTH_UPDATE_USER: access.UpdateUserRequest,
     Code.AUTH_DELETE_USER: access.UserRequest,
     Code.AUTH_GET_USER: access.UserRequest,
     Code.AUTH_LIST_USER: access.ListUsersRequest,
