@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from turbopump.auth.book import UserBook
-from turbopump.auth.policies import decide, explained
+from turbopump.auth.policies import Explanation, decide, explained
 from turbopump.auth.resources import Need
 from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
 from turbopump.auth.users import MAX_SECRETS, User
@@ -68,8 +68,8 @@ class Access(Protocol):
     def current(self, identity: Identity, source: Source) -> Identity:
         """Returns an identity of before with its rights of now; raises NoPermission if it has none."""
 
-    def explain(self, name: str, need: Need, source: Source) -> str:
-        """Returns whether and why a user may do something from an address, in one or a few lines."""
+    def explain(self, name: str, need: Need, source: Source) -> Explanation:
+        """Returns whether and why a user may do something from an address."""
 
 
 class UserAccess:
@@ -166,13 +166,13 @@ class UserAccess:
             self._allowed.clear()
         self._allowed.add(key)
 
-    def explain(self, name: str, need: Need, source: Source) -> str:
-        """Returns whether and why a user may do something from an address, in one or a few lines."""
+    def explain(self, name: str, need: Need, source: Source) -> Explanation:
+        """Returns whether and why a user may do something from an address."""
         user = self._book.users.get(name)
         if user is None:
-            return f"User:{name} may not {need}: there is no such user"
+            return Explanation(False, f"User:{name} may not {need}: there is no such user")
         if not user.is_enabled:
-            return f"User:{name} may not {need}: the user is disabled"
+            return Explanation(False, f"User:{name} may not {need}: the user is disabled")
         if user.is_super:
-            return f"User:{name} may {need}: super users may do everything"
+            return Explanation(True, f"User:{name} may {need}: super users may do everything", "super user")
         return explained(name, self._book.policies_of(name), need, source.address)

@@ -5,7 +5,7 @@ needs are for administrators, so that what 4.x servers leave to everybody with a
 checks and their texts come in the order of 4.x; the code of a refusal is 16, which all clients know.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from turbopump.auth.access import (
     BY_ADDRESS,
@@ -15,6 +15,7 @@ from turbopump.auth.access import (
     Source,
 )
 from turbopump.auth.accounts import Account, Accounts, Perm
+from turbopump.auth.policies import Explanation
 from turbopump.auth.resources import Action, Need, ResourceType
 from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
 from turbopump.protocol.command import Command
@@ -125,28 +126,32 @@ class AccountAccess:
             if not _is_met(account, need):
                 raise NoPermission(_refusal(account, need, code))
 
-    def explain(self, name: str, need: Need, source: Source) -> str:
+    def explain(self, name: str, need: Need, source: Source) -> Explanation:
         """Returns whether and why an account may do something from an address."""
-        if self._accounts.is_white(source.address):
-            return f"{source.address} may {need}: it is among globalWhiteRemoteAddresses"
+        address = source.address
+        if self._accounts.is_white(address):
+            where = "globalWhiteRemoteAddresses"
+            return Explanation(True, f"{address} may {need}: it is among {where}", where)
         account = self._accounts.by_key.get(name)
         if account is None:
-            return f"{name} may not {need}: there is no such account"
-        if account.white_address.matches(source.address):
-            return f"{name} may {need} from {source.address}: its whiteRemoteAddress"
-        words = "may" if account.is_unlimited or _is_met(account, need) else "may not"
-        return f"{name} {words} {need}: {_reason(account, need)}"
+            return Explanation(False, f"{name} may not {need}: there is no such account")
+        if account.white_address.matches(address):
+            where = "whiteRemoteAddress"
+            return Explanation(True, f"{name} may {need} from {address}: its {where}", where)
+        is_allowed = account.is_unlimited or _is_met(account, need)
+        text = f"{name} {'may' if is_allowed else 'may not'} {need}: {_reason(account, need)}"
+        return Explanation(is_allowed, text, _decided_by(account, need), tuple(_looked_at(account, need)))
 
 
 def _is_met(account: Account, need: Need) -> bool:
-    kind, name = need.resource.type, need.resource.name
+    kind = need.resource.type
     any_of = frozenset(need.any_of)
     if account.is_admin and not any_of & _CHECKED_FOR_ADMINS:
         return True
     if kind not in _OF_SUB:
         return account.is_admin
-    if name == TRACE_TOPIC and kind is ResourceType.TOPIC and Action.PUB in any_of:
-        return True  # every account may send traces, as in 4.9
+    if _is_trace(need):
+        return True
     return bool(any_of & _granted(_perm(account, need), kind))
 
 
@@ -169,12 +174,42 @@ def _refusal(account: Account, need: Need, code: int | None) -> str:
 
 
 def _reason(account: Account, need: Need) -> str:
-    kind, name = need.resource.type, need.resource.name
     if account.is_unlimited:
         return "an administrator without lists may do everything"
-    if not set(need.any_of) & _OF_LISTS.get(kind, frozenset()):
+    if not set(need.any_of) & _OF_LISTS.get(need.resource.type, frozenset()):
         return "that is for administrators"
+    if _is_trace(need):
+        return "every account may send traces"
+    return f"{_decided_by(account, need)} says {_text(_perm(account, need))}"
+
+
+def _decided_by(account: Account, need: Need) -> str:
+    """Returns the name of the field of an account that decides."""
+    kind, name = need.resource.type, need.resource.name
+    if account.is_unlimited or not set(need.any_of) & _OF_LISTS.get(kind, frozenset()):
+        return "admin"
     listed = account.groups if kind is ResourceType.GROUP else account.topics
-    where = f"{kind.name.lower()}Perms" if name in listed else f"default{kind.name.capitalize()}Perm"
-    perm = "|".join(sorted(action.name for action in _perm(account, need))) or "DENY"
-    return f"{where} says {perm}"
+    return f"{kind.name.lower()}Perms" if name in listed else f"default{kind.name.capitalize()}Perm"
+
+
+def _looked_at(account: Account, need: Need) -> Iterator[str]:
+    """Yields what the fields of an account say about a need, in the order in which they decide."""
+    kind, name = need.resource.type, need.resource.name
+    yield f"admin: {str(account.is_admin).lower()}"
+    if kind not in _OF_LISTS:
+        return
+    is_group = kind is ResourceType.GROUP
+    listed = (account.groups if is_group else account.topics).get(name)
+    default = account.default_group if is_group else account.default_topic
+    yield f"{kind.name.lower()}Perms: {f'does not have {name}' if listed is None else _text(listed)}"
+    yield f"default{kind.name.capitalize()}Perm: {_text(default)}"
+
+
+def _text(perm: Perm) -> str:
+    return "|".join(sorted(action.name for action in perm)) or "DENY"
+
+
+def _is_trace(need: Need) -> bool:
+    """Returns whether a need is that of a trace, which every account may send, as in 4.9."""
+    resource = need.resource
+    return resource.name == TRACE_TOPIC and resource.type is ResourceType.TOPIC and Action.PUB in need.any_of

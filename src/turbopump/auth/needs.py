@@ -252,6 +252,7 @@ _OF_USERS: dict[int, Rule] = {
     Code.AUTH_DELETE_ACL: CHANGES,
     Code.AUTH_GET_ACL: READS,
     Code.AUTH_LIST_ACL: READS,
+    Code.AUTH_EXPLAIN: READS,
 }
 """Requests about access control itself. Super users are changed by super users only: `book.py`."""
 

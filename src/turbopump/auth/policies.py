@@ -109,6 +109,21 @@ class PolicyVerdict:
         return f"the decision is {self.entry.decision.text.lower()}"
 
 
+MAX_NEAR = 20  # entries in an explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether somebody may do something and why, for people; never with a secret."""
+
+    is_allowed: bool
+    text: str
+    decided_by: str | None = None
+    """The entry, permission or white address that decided; None: nothing allows it, or nothing was asked."""
+    looked_at: tuple[str, ...] = ()
+    """What is about the resource, in the order in which it decides, and what it had to do with the answer."""
+
+
 def decide(policies: Policies, need: Need, source: str) -> PolicyVerdict:
     """Decides about one need of a request that came from the address `source`."""
     for entries in (policies.custom, policies.default):
@@ -123,21 +138,31 @@ def _rank(entry: PolicyEntry) -> tuple[tuple[bool, int, int], bool]:
     return entry.resource.rank, entry.decision is PolicyDecision.ALLOW
 
 
-def explained(name: str, policies: Policies, need: Need, source: str) -> str:
-    """Returns whether policies meet a need, and by which entry; else, which entries are near it."""
+def explained(name: str, policies: Policies, need: Need, source: str) -> Explanation:
+    """Returns whether policies meet a need, by which entry, and which entries are about the resource."""
     verdict = decide(policies, need, source)
     words = "may" if verdict.is_allowed else "may not"
+    near = [(kind, entry) for kind, entry in policies if entry.resource.matches(need.resource)]
+    near.sort(key=lambda one: (one[0], _rank(one[1])))
+    looked_at = [f"{kind.text} {entry}: {_outcome(entry, verdict, need, source)}" for kind, entry in near]
+    more = [f"and {len(looked_at) - MAX_NEAR} more"] if len(looked_at) > MAX_NEAR else []
+    decided_by, why = None, "no entry allows it"
     if verdict.entry is not None:
-        kind = next(kind for kind, entry in policies if entry is verdict.entry)
-        return f"User:{name} {words} {need} from {source}: decided by {kind.text} {verdict.entry}"
-    near = [f"{kind.text} {entry}" for kind, entry in policies if entry.resource.matches(need.resource)]
-    lines = [f"User:{name} {words} {need} from {source}: no entry allows it", *near[:MAX_NEAR]]
-    if near:
-        lines[0] += ". Entries for this resource, but not for this action and address:"
-    return "\n  ".join(lines)
+        decided_by = next(f"{kind.text} {entry}" for kind, entry in near if entry is verdict.entry)
+        why = f"decided by {decided_by}"
+    text = f"User:{name} {words} {need} from {source}: {why}"
+    return Explanation(verdict.is_allowed, text, decided_by, (*looked_at[:MAX_NEAR], *more))
 
 
-MAX_NEAR = 10  # entries in an explanation
+def _outcome(entry: PolicyEntry, verdict: PolicyVerdict, need: Need, source: str) -> str:
+    """Returns in words what an entry for the resource of a need had to do with the verdict."""
+    if entry is verdict.entry:
+        return "decides"
+    if entry.counts(need, source):
+        return "another entry decides before it"
+    if entry.sources and not is_within(source, entry.sources):
+        return "not for this address"
+    return "not for this action"
 
 
 def networks_of(texts: Iterable[str]) -> tuple[Network, ...]:

@@ -36,6 +36,7 @@ COMMANDS = {
     "replica": "show how far copies of a log are, compare two of them, set the tail of one aside",
     "raft": "show who leads a DLedger group, move the leadership, compare the logs of its members",
     "promote": "make a slave the master of its broker name, after checks",
+    "auth": "explain what a user may do, and which entry of its policies decides",
     "tls": "make certificates for the servers and clients of a cluster",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
     "help": "explain a command",
@@ -69,6 +70,8 @@ EXAMPLES = {
     "raft": "turbopump raft status broker-a -n 10.0.0.1:9876\nturbopump raft transfer n1\n"
     "turbopump raft verify /data/n0/store /data/n1/store /data/n2/store",
     "promote": "turbopump promote 10.0.0.6:10911\nturbopump promote conf/2m-2s-sync/broker-a-s.properties",
+    "auth": "turbopump auth explain billing Sub Topic:orders\n"
+    "turbopump auth explain billing Pub Topic:orders --source 10.0.0.7 --json",
     "tls": "turbopump tls init ./tls --host 10.0.0.5 --client alice",
     "completion": "source <(turbopump completion bash)",
     "help": "turbopump help send\nturbopump help dlq resend",

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turbopump.auth.signature import Credentials
+from turbopump.protocol.codes import RequestCode
 
 MASK = "******"
 """Stands for a secret that is set, in everything that is shown."""
 
 KEY_BYTES = 32  # AES-256
 
-ABOUT_ACCESS = frozenset((*range(50, 55), *range(3001, 3011)))
+ABOUT_ACCESS = frozenset((*range(50, 55), *range(3001, 3011), RequestCode.AUTH_EXPLAIN))
 """Requests about accounts, users and policies: always checked, whatever the configuration says."""
 
 

@@ -16,6 +16,7 @@ from turbopump.guard.account_table import AccountTable
 from turbopump.guard.audit import AuditLog, Run
 from turbopump.guard.changes import ChangeAudit
 from turbopump.guard.config import AccessConfig
+from turbopump.guard.explain_requests import ExplainHandler
 from turbopump.guard.failures import FailedSignatures
 from turbopump.guard.link import AccessLink
 from turbopump.guard.quotas import UserQuotas
@@ -96,6 +97,9 @@ class AccessControl:
 
     def routes(self) -> Routes:
         """Returns the requests about users and policies, or those about accounts."""
+        return {**self._changes(), **ExplainHandler(self._access, self._config, self._place.cluster).routes()}
+
+    def _changes(self) -> Routes:
         if self._accounts is not None:
             place = self._place
             identity = (place.broker_name, place.address, place.cluster)

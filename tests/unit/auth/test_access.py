@@ -200,11 +200,11 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_decision_is_explained(name: str, words: str) -> None:
-    assert UserAccess(BOOK).explain(name, PUB_T, SOURCE) == f"User:{name} {words}"
+    assert UserAccess(BOOK).explain(name, PUB_T, SOURCE).text == f"User:{name} {words}"
 
 
 def test_no_text_has_a_secret() -> None:
     access = UserAccess(BOOK)
-    texts = [access.explain(name, PUB_T, SOURCE) for name in ("app", "root", "off")]
+    texts = [repr(access.explain(name, PUB_T, SOURCE)) for name in ("app", "root", "off")]
     texts += [repr(BOOK), repr(access.identify(signed("app", "app-secret"), SOURCE))]
     assert not any("-secret" in text for text in texts)

@@ -235,7 +235,9 @@ def test_remembered_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_decision_is_explained(key: str, need: Need, source: Source, text: str) -> None:
-    assert AccountAccess(ACCOUNTS).explain(key, need, source) == text
+    found = AccountAccess(ACCOUNTS).explain(key, need, source)
+    assert (found.text, found.is_allowed) == (text, "may not" not in text)
+    assert SECRET not in repr(found)
 
 
 # --- who is it now --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turbopump.auth.policies import (
+    MAX_NEAR,
     NO_POLICIES,
     Policies,
     PolicyDecision,
@@ -190,7 +191,7 @@ def test_an_entry_is_removed_by_its_type_and_resource() -> None:
 
 def test_an_explanation_names_the_entry_that_decides() -> None:
     policies = Policies((entry("*", ALLOW), entry("Topic:T*", DENY, Action.PUB, sources=("10.0.0.0/8",))))
-    text = explained("u", policies, PUB_T1, "10.0.0.1")
+    text = explained("u", policies, PUB_T1, "10.0.0.1").text
     assert text == (
         "User:u may not Pub on Topic:T1 from 10.0.0.1: decided by Custom Deny Pub on Topic:T* from 10.0.0.0/8"
     )
@@ -198,6 +199,32 @@ def test_an_explanation_names_the_entry_that_decides() -> None:
 
 def test_an_explanation_without_one_names_those_that_are_near() -> None:
     policies = Policies((entry("Topic:T1", ALLOW, Action.SUB), entry("Topic:T2", ALLOW)))
-    text = explained("u", policies, PUB_T1, "10.0.0.1")
-    assert text.splitlines()[1:] == ["  Custom Allow Sub on Topic:T1"]
-    assert "no entry allows it" in text
+    found = explained("u", policies, PUB_T1, "10.0.0.1")
+    text = found.text
+    assert text == "User:u may not Pub on Topic:T1 from 10.0.0.1: no entry allows it"
+    assert (found.is_allowed, found.decided_by) == (False, None)
+    assert found.looked_at == ("Custom Allow Sub on Topic:T1: not for this action",)
+
+
+def test_an_explanation_shows_the_entries_in_the_order_in_which_they_decide() -> None:
+    custom = (
+        entry("*", DENY),
+        entry("Topic:T*", ALLOW, Action.PUB, sources=("192.168.0.0/16",)),
+        entry("Topic:T1", ALLOW, Action.PUB),
+        entry("Topic:other", ALLOW),
+    )
+    found = explained("u", Policies(custom, (entry("Topic:T1", DENY),)), PUB_T1, "10.0.0.1")
+    assert (found.is_allowed, found.decided_by) == (True, "Custom Allow Pub on Topic:T1")
+    assert found.looked_at == (
+        "Custom Allow Pub on Topic:T1: decides",
+        "Custom Allow Pub on Topic:T* from 192.168.0.0/16: not for this address",
+        "Custom Deny All on *: another entry decides before it",
+        "Default Deny All on Topic:T1: another entry decides before it",
+    )
+
+
+def test_an_explanation_is_bounded() -> None:
+    entries = tuple(entry("Topic:T*", ALLOW, Action.SUB) for _ in range(MAX_NEAR + 5))
+    found = explained("u", Policies(entries), PUB_T1, "10.0.0.1")
+    assert len(found.looked_at) == MAX_NEAR + 1
+    assert found.looked_at[-1] == "and 5 more"

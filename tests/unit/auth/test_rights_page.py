@@ -9,7 +9,7 @@ from turbopump.auth.needs import OF_STORED, needs_of
 from turbopump.protocol.codes import RequestCode as Code
 
 PAGE = Path(__file__).parents[3] / "docs" / "rights.md"
-OF_USERS = {*range(50, 55), *range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1)}
+OF_USERS = {*range(50, 55), *range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1), int(Code.AUTH_EXPLAIN)}
 
 
 def _listed() -> dict[int, tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.access import (
     AclRequest,
     DeleteAclRequest,
+    ExplainRequest,
     ListAclsRequest,
     ListUsersRequest,
     UpdateUserRequest,
@@ -133,6 +134,23 @@ class Acls:
         """Adds or replaces entries, of any policy type, as `get` returns them."""
         code = RequestCode.AUTH_CREATE_ACL if is_new else RequestCode.AUTH_UPDATE_ACL
         await self.asking.ask(address, code, AclRequest(acl.subject), acl.encode())
+
+    async def explain(
+        self, address: str, user: str, action: str, resource: str, source: str | None = None
+    ) -> bodies.AccessExplanation:
+        """Returns whether a user, or an account of 4.x, may do something at a broker or name server, and why.
+
+        `resource` is one, such as `Topic:orders`; `source` the address that the user would ask from, by
+        default that of this client. Of Turbopump's servers with access control only; others raise Refused.
+
+        Example:
+
+            answer = await admin.acls.explain(address, "billing", "Sub", "Topic:orders")
+            print(answer.allowed, answer.why)
+        """
+        header = ExplainRequest(user, action, resource, source)
+        answer = await self.asking.ask(address, RequestCode.AUTH_EXPLAIN, header)
+        return bodies.AccessExplanation.decode(answer.body)
 
     async def delete(self, address: str, subject: str, resource: str | None = None) -> None:
         """Deletes a user's entry for a resource, or all its entries."""

@@ -540,6 +540,21 @@ class Acls(FacePart[AsyncAdmin, AsyncAcls]):
         """Adds or replaces entries, of any policy type, as `get` returns them."""
         self._run(lambda core: core.put(address, acl, is_new=is_new))
 
+    def explain(
+        self, address: str, user: str, action: str, resource: str, source: str | None = None
+    ) -> bodies.AccessExplanation:
+        """Returns whether a user, or an account of 4.x, may do something at a broker or name server, and why.
+
+        `resource` is one, such as `Topic:orders`; `source` the address that the user would ask from, by
+        default that of this client. Of Turbopump's servers with access control only; others raise Refused.
+
+        Example:
+
+            answer = admin.acls.explain(address, "billing", "Sub", "Topic:orders")
+            print(answer.allowed, answer.why)
+        """
+        return self._run(lambda core: core.explain(address, user, action, resource, source))
+
     def delete(self, address: str, subject: str, resource: str | None = None) -> None:
         """Deletes a user's entry for a resource, or all its entries."""
         self._run(lambda core: core.delete(address, subject, resource))

@@ -8,6 +8,7 @@ readers accept that (`lenient.py`).
 """
 
 from turbopump.protocol.bodies.access import (
+    AccessExplanation,
     AclConfig,
     AclEntry,
     AclInfo,
@@ -120,6 +121,7 @@ from turbopump.protocol.bodies.topics import (
 
 __all__ = [
     "MAX_DIALECT_BYTES",
+    "AccessExplanation",
     "AclConfig",
     "AclEntry",
     "AclInfo",

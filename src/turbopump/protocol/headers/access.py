@@ -102,3 +102,15 @@ class ListAclsRequest(Header):
 
     subjectFilter: str | None = None
     resourceFilter: str | None = None
+
+
+class ExplainRequest(Header):
+    """Request 9720, tool to server of ours: may a user do an action on a resource, and why.
+
+    Without `source` the address is that of the sender.
+    """
+
+    user: str | None = None
+    action: str | None = None
+    resource: str | None = None
+    source: str | None = None

@@ -122,6 +122,7 @@ REQUESTS: dict[int, type[Header]] = {
     Code.AUTH_DELETE_ACL: access.DeleteAclRequest,
     Code.AUTH_GET_ACL: access.AclRequest,
     Code.AUTH_LIST_ACL: access.ListAclsRequest,
+    Code.AUTH_EXPLAIN: access.ExplainRequest,
 }
 
 RESPONSES: dict[int, type[Header]] = {
