@@ -50,6 +50,7 @@ CHANGES = OF_CONFIGURATION | {
     Code.LEDGER_FORGET,
     Code.REPLICA_PROMOTE,
     Code.RAFT_TRANSFER,
+    Code.GLOBAL_RESOLVE,
 }
 """Requests of tools that change what a server keeps."""
 

@@ -80,3 +80,49 @@ def test_accounts_without_a_file_stop_the_start_with_one_line(home: Home, write:
     assert ended.returncode != 0
     assert f"{home.path}/nothing/plain_acl.yml does not exist" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def signed_by(home: Home, who: tuple[str, str]) -> None:
+    home.environment["TURBOPUMP_ACCESS_KEY"], home.environment["TURBOPUMP_SECRET_KEY"] = who
+
+
+def test_auth_explain_says_what_a_user_may_do_at_every_server(address: str, home: Home) -> None:
+    signed_by(home, ROOT)
+    home.environment["NAMESRV_ADDR"] = address
+    (broker,) = json.loads(home.run("mqadmin", "clusterList", "--json").stdout)["brokers"]
+    at = ("-b", broker["address"])
+    assert home.run("mqadmin", "createUser", *at, "-u", ALICE[0], "-p", ALICE[1]).returncode == 0
+    granted = ("-s", "User:alice", "-r", "Topic:orders*", "-a", "Pub", "-d", "Allow")
+    assert home.run("mqadmin", "createAcl", *at, *granted).returncode == 0
+    allowed = home.run("turbopump", "auth", "explain", "alice", "Pub", "Topic:orders")
+    assert (allowed.returncode, allowed.stderr) == (0, "")
+    assert allowed.stdout.splitlines() == [
+        f"{broker['address']}: allowed. User:alice may Pub on Topic:orders from 127.0.0.1: "
+        "decided by Custom Allow Pub on Topic:orders*",
+        "  Custom Allow Pub on Topic:orders*: decides",
+    ]
+    denied = home.run("turbopump", "auth", "explain", "alice", "Sub", "Topic:orders", "--json")
+    assert denied.returncode == 3
+    document = json.loads(denied.stdout)
+    assert document["allowed"] is False
+    assert document["servers"][0]["server"] == broker["address"]
+    assert document["servers"][0]["lookedAt"] == ["Custom Allow Pub on Topic:orders*: not for this action"]
+    unknown = home.run("turbopump", "auth", "explain", "alice", "Pub", "Topic:orders", "--server", address)
+    assert unknown.returncode == 3
+    assert "there is no such user" in unknown.stdout
+    signed_by(home, ALICE)
+    refused = home.run("turbopump", "auth", "explain", "root", "Pub", "Topic:orders")
+    assert refused.returncode == 1
+    assert "refuses: User:alice has no permission to access Cluster:" in refused.stderr
+    assert not [secret for secret in SECRETS if secret in allowed.stdout + denied.stdout + unknown.stdout]
+
+
+def test_auth_explain_of_a_server_without_access_control_says_so(home: Home) -> None:
+    home.up()
+    found = home.run("turbopump", "auth", "explain", "alice", "Pub", "Topic:orders")
+    assert found.returncode == 1
+    assert "it has no access control, so everything is allowed" in found.stderr
+    wrong = home.run("turbopump", "auth", "explain", "alice")
+    assert wrong.returncode == 2
+    shown = home.run("turbopump", "auth", "explain", "--help")
+    assert "turbopump auth explain billing Sub Topic:orders" in shown.stdout
