@@ -71,17 +71,17 @@ class AclConfig(Body):
 class AccessExplanation(Body):
     """Answer to 9720: whether a user may do an action on a resource, and why; never with a secret."""
 
-    action: str
-    allowed: bool
-    kind: str
-    """`users` (policies of 5.x) or `accounts` (of 4.x)."""
-    resource: str
-    source: str
-    user: str
-    why: str
+    action: str | None = None
+    allowed: bool = always(False)
     decidedBy: str | None = None
     """The entry or permission that decided; None: nothing allows it."""
+    kind: str | None = None
+    """`users` (policies of 5.x) or `accounts` (of 4.x)."""
     lookedAt: list[str] = empty_list()
     """Entries and permissions that are about the resource, and what each had to do with the answer."""
     note: str | None = None
     """What the server does in spite of that, such as a dry run."""
+    resource: str | None = None
+    source: str | None = None
+    user: str | None = None
+    why: str | None = None
