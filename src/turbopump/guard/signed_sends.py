@@ -54,7 +54,7 @@ class SignedSends:
         at = 0
         while (row := self._read(data, at, MAX_FRAME)) is not None:
             size, name, signature, topic, content, body_size = row
-            if len(topic) > MAX_REMEMBERED_NAME or REQUEST in content:
+            if len(topic) > MAX_REMEMBERED_NAME or content.find(REQUEST, 0, len(content) - body_size) >= 0:
                 break
             try:
                 if failures:
