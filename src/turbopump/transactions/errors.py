@@ -1,6 +1,6 @@
 """The exceptions of transactions, and what participants raise to answer a coordinator.
 
-What a participant raises: `Refused` (a no of the business, final), `Later` (ask again), anything else (a
+What a participant raises: `Declined` (a no of the business, final), `Later` (ask again), anything else (a
 fault, tried again). What a caller gets: `Aborted` (nothing was done), `InDoubt` (not known yet), `Parked`
 (an operator is needed).
 """
@@ -10,12 +10,12 @@ from turbopump.client.errors import ClientError
 __all__ = [
     "Aborted",
     "Contradicted",
+    "Declined",
     "FenceRefused",
     "InDoubt",
     "Later",
     "NotTried",
     "Parked",
-    "Refused",
     "WorkUndone",
 ]
 
@@ -24,16 +24,15 @@ class WorkUndone(ClientError, RuntimeError):
     """Raised when the transaction was rolled back inside a block that ended without an error."""
 
 
-class Refused(ClientError):
-    """A participant refuses for a reason of the business, such as too little money: no retry helps.
+class Declined(ClientError):
+    """A participant declines for a reason of the business, such as too little money: no retry helps.
 
     Raise it in the work of a Try or of a step; the global transaction is then aborted. In a Confirm, a Cancel
-    or a compensation it is a fault: those must be possible once the Try is done. It has nothing to do with
-    `turbopump.errors.Refused`, the answer of a server.
+    or a compensation it is a fault: those must be possible once the Try is done.
     """
 
 
-class FenceRefused(Refused):
+class FenceRefused(Declined):
     """The fence refuses a Try, a step or local work that comes after the branch was cancelled.
 
     Nothing was done, and never will be.

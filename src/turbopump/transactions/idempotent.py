@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
-from turbopump.client.errors import ClientError, InvalidArgument
+from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
@@ -44,6 +44,7 @@ from turbopump.transactions.database import (
     rollback,
     run_steps,
 )
+from turbopump.transactions.errors import WorkUndone
 
 __all__ = ["Key", "WorkUndone", "create_table", "forget", "idempotent", "once", "once_each"]
 
@@ -61,10 +62,6 @@ Key = str | Callable[[MessageExt], str]
 
 NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK"})
 """Results by which a handler reports a failure, instead of raising."""
-
-
-class WorkUndone(ClientError, RuntimeError):
-    """Raised when the transaction was rolled back inside a block that ended without an error."""
 
 
 # --- a block of code --------------------------------------------------------------------------------------
