@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.interop.asking import Refusal, asked
 
@@ -22,6 +23,7 @@ from turbopump.protocol.bodies import RaftStatus
 from turbopump.protocol.codes import RequestCode as Code
 
 from . import generator, report, servers
+from .__main__ import write_results
 from .quorum import Group, started
 from .servers import OURS
 
@@ -39,7 +41,7 @@ def main() -> int:
     shutil.rmtree(home, ignore_errors=True)
     try:
         with started(OURS, home, SHORT_LIFE) as group:
-            return hold(group, options.minutes)
+            return hold(group, options.minutes, options.output)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -53,11 +55,12 @@ def arguments() -> argparse.ArgumentParser:
     option = parser.add_argument
     option("--minutes", type=float, default=30.0)
     option("--dir", default=str(generator.CACHE / "elections"), help="where stores are kept")
+    option("--output", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
     return parser
 
 
-def hold(group: Group, minutes: float) -> int:
-    """Keeps the load on the leader and returns 1 if any member has seen an election meanwhile."""
+def hold(group: Group, minutes: float, output: str | None) -> int:
+    """Keeps the load on the leader and returns 1 if any member has seen an election, or a send failed."""
     before, leader = statuses(group), group.leader()
     over = threading.Event()
     deleter = threading.Thread(target=delete_old_files, args=(group, over))
@@ -85,14 +88,47 @@ def hold(group: Group, minutes: float) -> int:
         over.set()
         deleter.join()
     after = statuses(group)
-    about = report.machine()
-    print(f"{minutes:.0f} minutes, {about['cores']} cores, load average {about['load_average_at_start']:.1f}")
-    for one, other in zip(before, after, strict=True):
-        print(f"{one.member}: term {one.term} before, {other.term} after", end="; ")
-        print(f"elections {one.elections} before, {other.elections} after")
-    is_same = [one.term for one in before] == [one.term for one in after]
-    print("no election" if is_same else "AN ELECTION HAPPENED")
-    return 0 if is_same and errors == 0 else 1
+    result = {
+        "machine": report.machine(),
+        "minutes": minutes,
+        "messages": count,
+        "errors": errors,
+        "slowest_answer_ms": round(slowest_us / 1e3, 1),
+        "members": {
+            one.member: {
+                "term": [one.term, other.term],
+                "elections": [one.elections, other.elections],
+            }
+            for one, other in zip(before, after, strict=True)
+        },
+    }
+    text = page(result)
+    if output:
+        write_results(output, result, text)
+    else:
+        print(text)
+    return 0 if is_quiet(result) and errors == 0 else 1
+
+
+def is_quiet(result: dict[str, Any]) -> bool:
+    """Returns whether no member has changed its term."""
+    return all(one["term"][0] == one["term"][1] for one in result["members"].values())
+
+
+def page(result: dict[str, Any]) -> str:
+    about = result["machine"]
+    lines = [
+        f"{result['minutes']:g} minutes at full load, default intervals; {about['cores']} cores, "
+        f"load average {about['load_average_at_start']:.1f} at the end:",
+        f"{result['messages']:,} messages, {result['errors']} errors, "
+        f"slowest answer {result['slowest_answer_ms']:,.0f} ms.",
+        "",
+        "| member | term before | after | elections before | after |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, one in result["members"].items():
+        lines.append(f"| {name} | {' | '.join(map(str, [*one['term'], *one['elections']]))} |")
+    return "\n".join([*lines, "", "No election." if is_quiet(result) else "AN ELECTION HAPPENED.", ""])
 
 
 def statuses(group: Group) -> list[RaftStatus]:

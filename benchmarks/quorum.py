@@ -16,7 +16,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,8 +157,8 @@ def arguments() -> argparse.ArgumentParser:
 
 
 @contextmanager
-def started(name: str, home: Path) -> Iterator[Group]:
-    """Starts a name server and three members, and waits until all of them take part."""
+def started(name: str, home: Path, settings: Mapping[str, str] | None = None) -> Iterator[Group]:
+    """Starts a name server and three members with these settings; waits until all of them take part."""
     kind = BASELINE if name == BASELINE else OURS
     first = peers.place(home / "n0")
     places = [first]
@@ -173,6 +173,7 @@ def started(name: str, home: Path) -> Iterator[Group]:
             "dLegerPeers": listed,
             "dLegerSelfId": f"n{number}",
             **(FAST_INTERVALS if name == FAST else {}),
+            **(settings or {}),
         }
         for number in range(MEMBERS)
     ]

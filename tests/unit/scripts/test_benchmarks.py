@@ -2,7 +2,10 @@
 
 import ast
 import importlib
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,3 +31,32 @@ def test_a_benchmark_can_be_imported_and_sets_only_attributes_that_exist(name: s
                 owner = getattr(module, target.value.id, None)
                 if type(owner) is type(ast):
                     assert hasattr(owner, target.attr), f"{name} sets {target.value.id}.{target.attr}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_benchmark_calls_functions_of_benchmarks_with_the_arguments_that_they_take(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    for call in ast.walk(ast.parse(Path(module.__file__).read_text())):
+        if not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in call.args):
+            continue
+        function = called(module, call.func)
+        if function is not None and all(keyword.arg for keyword in call.keywords):
+            arguments = {keyword.arg: None for keyword in call.keywords if keyword.arg}
+            try:
+                inspect.signature(function).bind(*call.args, **arguments)
+            except TypeError as error:
+                pytest.fail(f"{name}, line {call.lineno}: {ast.unparse(call)}: {error}")
+
+
+def called(module: ModuleType, name: ast.expr) -> Callable[..., object] | None:
+    """Returns the function of a benchmark that `name` stands for in a module; None: something else."""
+    match name:
+        case ast.Name(id):
+            found = getattr(module, id, None)
+        case ast.Attribute(ast.Name(owner), attribute):
+            found = getattr(getattr(module, owner, None), attribute, None)
+        case _:
+            return None
+    is_ours = inspect.isfunction(found) and found.__module__.startswith("benchmarks")
+    return found if is_ours else None
