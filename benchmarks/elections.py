@@ -1,8 +1,8 @@
 """`python -m benchmarks.elections`: half an hour of full load on a DLedger group of ours, without elections.
 
 Default intervals, 1 KiB messages, four connections with 64 requests in flight. The load takes both cores of
-a small machine, so heartbeats compete with it. Old files of the log are deleted while it runs, or it would
-need 300 GB. Prints messages, errors, the longest time without an answer, and the terms of all members before
+a small machine, so heartbeats compete with it. Once the disk is 30 % full, old files of the log are deleted
+while it runs, or it would need 300 GB. Prints messages, errors, the longest time without an answer, and the terms of all members before
 and after; exits with 1 when a term has changed or a send has failed.
 """
 
@@ -28,7 +28,8 @@ from .quorum import Group, started
 from .servers import OURS
 
 FILE_BYTES = 256 << 20
-SHORT_LIFE = {"mappedFileSizeCommitLog": str(FILE_BYTES), "fileReservedTime": "0"}
+# The least share of the disk from which files are deleted before they expire.
+SHORT_LIFE = {"mappedFileSizeCommitLog": str(FILE_BYTES), "diskSpaceCleanForciblyRatio": "30"}
 DELETE_INTERVAL_S = 10.0
 WINDOW_S = 30.0
 
@@ -136,7 +137,7 @@ def statuses(group: Group) -> list[RaftStatus]:
 
 
 def delete_old_files(group: Group, over: threading.Event) -> None:
-    """Has all members delete expired files, the leader's first, until `over`."""
+    """Has all members delete old files, the leader's first, until `over`."""
     while not over.wait(DELETE_INTERVAL_S):
         for place in group.places:
             with contextlib.suppress(OSError, Refusal):
