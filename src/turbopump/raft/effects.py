@@ -5,8 +5,9 @@ performed only when it is on disk. What a crash prevents has not happened: the n
 is on disk.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from turbopump.raft.events import RequestId
 from turbopump.raft.messages import MemberId, OutgoingRequest, PeerAnswer, PushedEntry
@@ -20,8 +21,7 @@ class Role(StrEnum):
     LEADER = "leader"
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Put the term and the vote (None: not voted in it) on disk, replacing what was there."""
 
     term: int
@@ -30,8 +30,7 @@ class Save:
     """False: this node's disk was empty and it may not vote yet. Given back as `SavedState.joined`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(msgspec.Struct, frozen=True):
     """Remove all entries above `after_index`, on disk too: they must not come back after a crash.
 
     With a `replacement`, whose index is `after_index` + 1, the whole log is dropped and begins with it;
@@ -42,15 +41,13 @@ class Truncate:
     replacement: PushedEntry | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AppendEntries:
+class AppendEntries(msgspec.Struct, frozen=True):
     """Append entries of the leader to the own log, at its end; report them by `Synced` when they are safe."""
 
     entries: tuple[PushedEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendNoOp:
+class AppendNoOp(msgspec.Struct, frozen=True):
     """Append one record of no consequence in this term, and report it by `Appended`.
 
     Entries of earlier terms are committed by an entry of the leader's own term only.
@@ -59,24 +56,21 @@ class AppendNoOp:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send a request to a peer. Its answer, if there is one, is an `Answered` with this request."""
 
     to: MemberId
     request: OutgoingRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(msgspec.Struct, frozen=True):
     """Answer the request with this id."""
 
     request_id: RequestId
     answer: PeerAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class RoleChanged:
+class RoleChanged(msgspec.Struct, frozen=True):
     """The node's role, term or leader is another one.
 
     A driver whose node does not lead any longer answers its pending appends.
@@ -87,8 +81,7 @@ class RoleChanged:
     leader: MemberId | None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Everything up to `index` is committed: it will never be cut off, and may be read."""
 
     index: int

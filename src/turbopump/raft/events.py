@@ -1,6 +1,6 @@
 """What happens to a node: the argument of `Node.step`."""
 
-from dataclasses import dataclass
+import msgspec
 
 from turbopump.raft.messages import IncomingRequest, MemberId, OutgoingRequest, PeerAnswer
 
@@ -8,13 +8,11 @@ RequestId = int
 """The driver's name for a request that waits for its answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """Time has passed: due at `Node.deadline_ms`, harmless at any other time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A request of another member (or of a tool, for a transfer), to be answered by a `Respond` with its id.
 
     A request that was on its way when a node stopped never reaches the node that is started again: its
@@ -26,8 +24,7 @@ class Received:
     request: IncomingRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """An answer to a request that this node sent since it was started, together with that request."""
 
     sender: MemberId
@@ -35,23 +32,20 @@ class Answered:
     answer: PeerAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class PeerUnreachable:
+class PeerUnreachable(msgspec.Struct, frozen=True):
     """A connection was lost or refused: requests to this peer that are not answered may never be."""
 
     peer: MemberId
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTakesBatches:
+class PeerTakesBatches(msgspec.Struct, frozen=True):
     """The peer is known to take several entries in one push, or no longer (it was replaced)."""
 
     peer: MemberId
     takes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """The leader's own log reaches `end_index` now, with entries of the present term.
 
     Only a leader appends, and only in the step between its own effects and the next event, so that an entry
@@ -61,15 +55,13 @@ class Appended:
     end_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """The own log is safe up to `index`: reported after every append, at once or after the flush."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     """An operator wants another member to lead. Without a request id nobody waits for the outcome."""
 
     to_member: MemberId

@@ -5,8 +5,9 @@ The values are DLedger's, its JSON is written and read elsewhere. A node that se
 hands their bodies on (`Push`).
 """
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+import msgspec
 
 MemberId = str
 """A member's id in its group, such as `n0`."""
@@ -63,8 +64,7 @@ class PushKind(StrEnum):
     COMMIT = "COMMIT"
 
 
-@dataclass(frozen=True, slots=True)
-class PushedEntry:
+class PushedEntry(msgspec.Struct, frozen=True):
     """An entry of the log as it is pushed: fields of its header, and a body that no node looks at."""
 
     index: int
@@ -77,8 +77,7 @@ class PushedEntry:
     body: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(msgspec.Struct, frozen=True):
     """A candidate asks for a vote; with term -1 (`NO_TERM`) it asks for the term, and is never granted."""
 
     term: int
@@ -88,31 +87,27 @@ class VoteRequest:
     """Which round of the sender this is; not on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class VoteAnswer:
+class VoteAnswer(msgspec.Struct, frozen=True):
     """The answer of a member to a candidate, with its own term."""
 
     term: int
     result: VoteResult
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """The leader of `term` is alive."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """The answer to a heartbeat; the term is -1 unless the code says that the leader's has expired."""
 
     code: RaftCode
     term: int = NO_TERM
 
 
-@dataclass(frozen=True, slots=True)
-class PushOrder:
+class PushOrder(msgspec.Struct, frozen=True):
     """A push that a leader sends: which entries of its log, to be read by the driver.
 
     A COMMIT has no entries (`first_index` and `last_index` are -1), COMPARE and TRUNCATE have one.
@@ -127,8 +122,7 @@ class PushOrder:
     """Which comparison of logs it belongs to; not on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(msgspec.Struct, frozen=True):
     """A push that a member receives."""
 
     kind: PushKind
@@ -137,8 +131,7 @@ class Push:
     commit_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class PushAnswer:
+class PushAnswer(msgspec.Struct, frozen=True):
     """The answer to a push, with the bounds of the follower's log (-1 and -1 when it is empty)."""
 
     code: RaftCode
@@ -150,8 +143,7 @@ class PushAnswer:
     end_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransferRequest:
+class TransferRequest(msgspec.Struct, frozen=True):
     """Asks `to_member` to take the leadership from `from_member`, when it has the log up to `take_index`.
 
     Sent by the leader to the member that shall lead. A tool may send it to the leader, whose answer is then
@@ -164,8 +156,7 @@ class TransferRequest:
     take_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransferAnswer:
+class TransferAnswer(msgspec.Struct, frozen=True):
     """The answer to a transfer: SUCCESS with the new term when the member leads."""
 
     code: RaftCode

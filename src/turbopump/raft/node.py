@@ -10,7 +10,8 @@ calls it with a `Tick` when `deadline_ms` has come, the first time at once.
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from turbopump.raft import votes
 from turbopump.raft.candidate import Candidate

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 
+import msgspec
+
 log = logging.getLogger(__name__)
 
 MAX_PENDING_APPENDS = 10_000
@@ -28,8 +30,7 @@ class AppendOutcome(StrEnum):
     """The node leads no longer: whether it will be committed is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(msgspec.Struct, frozen=True):
     """The one answer of a pending append."""
 
     outcome: AppendOutcome

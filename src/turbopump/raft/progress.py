@@ -7,7 +7,9 @@ leads back to COMPARE. Each comparison is a new `attempt`; answers to an earlier
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from turbopump.raft.member import RaftMember
 from turbopump.raft.messages import NO_INDEX, MemberId, PushAnswer, PushKind, PushOrder, RaftCode

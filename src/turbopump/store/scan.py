@@ -34,6 +34,7 @@ from turbopump.store.dispatch import Found
 
 HEAD_SIZE = HEAD_V4.size
 OFFSET = struct.Struct(">q")
+SIZE = struct.Struct(">i")
 ORIGIN_BACK = 12  # from the end of the head: the prepared transaction offset, then the body's length
 _WALKED = struct.Struct(">ii20xqi")  # size, magic, log offset, sys flag
 
@@ -83,6 +84,15 @@ def scan(
         )  # fmt: skip
         position += size
     return position, measure_at(buffer, start, position, limit, check_crc)
+
+
+def scan_one(buffer: Buffer, start: int, position: int, limit: int, each: Callable[[Found], None]) -> None:
+    """Calls `each` for the record at a position, if there is one; its checksum was looked at before."""
+    if position + MIN_RECORD_SIZE > limit:
+        return
+    (size,) = SIZE.unpack_from(buffer, position)
+    if size >= MIN_RECORD_SIZE:  # the loop below ends behind this record
+        scan(buffer, start, position, min(position + size, limit), False, each)
 
 
 def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:

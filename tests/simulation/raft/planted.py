@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from msgspec import structs
 from tests.simulation.raft.disk import MemberDisk, SimulatedLog
 
 from turbopump.raft import AppendEntries, Commit, Save, Truncate, votes
@@ -47,7 +48,7 @@ def answer_before_saving(node: Node, effects: list[Any]) -> list[Any]:
 
 
 def save_without_vote(node: Node, effects: list[Any]) -> list[Any]:
-    return [replace(one, voted_for=None) if isinstance(one, Save) else one for one in effects]
+    return [structs.replace(one, voted_for=None) if isinstance(one, Save) else one for one in effects]
 
 
 def save_nothing(node: Node, effects: list[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """A log in memory, as a node sees it and a driver changes it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from turbopump.raft.messages import NO_INDEX, NO_TERM, PushedEntry
 

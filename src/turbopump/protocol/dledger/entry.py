@@ -14,8 +14,9 @@ i32 magic, i64 pos, i32 size, i64 index, i64 term.
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from turbopump.protocol.bodies.base import Body, always
 from turbopump.protocol.errors import BrokenRecord
@@ -54,8 +55,7 @@ class DLedgerEntry(Body):
     term: I64 = always(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryHead:
+class EntryHead(msgspec.Struct, frozen=True, gc=False):
     """The fields before the body of an entry."""
 
     magic: int
@@ -69,8 +69,7 @@ class EntryHead:
     body_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class EntryUnit:
+class EntryUnit(msgspec.Struct, frozen=True, gc=False):
     """Where an entry lies: one unit of an index file."""
 
     magic: int
@@ -98,16 +97,14 @@ def pack_entries(out: bytearray, bodies: Sequence[bytes], index: int, term: int,
     The first has this index, term and offset, the others follow. Each record gets its log offset, pos + 48.
     """
     positions = []
-    for number, body in enumerate(bodies):
-        size = HEAD_SIZE + len(body)
-        at = len(out)
-        out += bytes(HEAD_SIZE)
-        out += body
-        _OFFSET.pack_into(out, at + HEAD_SIZE + PHYSICAL_OFFSET_AT, pos + HEAD_SIZE)
-        with memoryview(out) as view:
-            crc = body_crc(view[at + HEAD_SIZE :])
-        HEAD.pack_into(out, at, MAGIC, size, index + number, term, pos, 0, 0, crc, len(body))
+    for body in bodies:
+        record = bytearray(body)
+        _OFFSET.pack_into(record, PHYSICAL_OFFSET_AT, pos + HEAD_SIZE)
+        size = HEAD_SIZE + len(record)
+        out += HEAD.pack(MAGIC, size, index, term, pos, 0, 0, body_crc(record), len(record))
+        out += record
         positions.append(pos)
+        index += 1
         pos += size
     return positions
 
@@ -124,9 +121,9 @@ def pack_entry(entry: DLedgerEntry) -> bytes:
 
 def read_entry(buffer: Buffer, position: int, limit: int) -> DLedgerEntry:
     """Decodes the entry at a position, with its checksum. Raises BrokenRecord."""
-    if measure(buffer, position, limit, check_crc=True) <= 0:
+    head = head_at(buffer, position, limit, check_crc=True)
+    if isinstance(head, int):
         raise BrokenRecord(f"no entry at position {position}")
-    head = read_head(buffer, position)
     body = bytes(buffer[position + HEAD_SIZE : position + head.size])
     return DLedgerEntry(
         *(body, head.body_crc, head.chain_crc, head.channel, head.index),
@@ -144,19 +141,32 @@ def read_unit(buffer: Buffer, position: int) -> EntryUnit:
     return EntryUnit(*UNIT.unpack_from(buffer, position))
 
 
+def is_end_of_file(buffer: Buffer, position: int, limit: int) -> bool:
+    """Returns whether a position of a data file holds the mark after its last entry."""
+    left = limit - position
+    if left < END_MARK.size:
+        return False
+    magic, size = END_MARK.unpack_from(buffer, position)
+    return bool(magic == END_MAGIC and size >= END_MARK.size)
+
+
 def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
     """Returns the size of the entry at a position; END_OF_FILE at the mark, NO_ENTRY for anything else.
 
     `limit` is where the file ends, or the bytes that may be read. A checksum of 0 is unknown and not checked.
     """
+    head = head_at(buffer, position, limit, check_crc)
+    return head if isinstance(head, int) else head.size
+
+
+def head_at(buffer: Buffer, position: int, limit: int, check_crc: bool) -> EntryHead | int:
+    """Returns the head of the entry at a position; else END_OF_FILE or NO_ENTRY, as `measure` does."""
     left = limit - position
     if left < END_MARK.size:
         return NO_ENTRY
-    magic: int
-    size: int
     magic, size = END_MARK.unpack_from(buffer, position)
     if magic == END_MAGIC:
-        return END_OF_FILE if size >= END_MARK.size else NO_ENTRY
+        return END_OF_FILE if is_end_of_file(buffer, position, limit) else NO_ENTRY
     if magic != MAGIC or not HEAD_SIZE < size <= left:
         return NO_ENTRY
     head = read_head(buffer, position)
@@ -166,4 +176,4 @@ def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
         body = buffer[position + HEAD_SIZE : position + size]
         if body_crc(body) != head.body_crc:
             return NO_ENTRY
-    return size
+    return head

@@ -7,7 +7,7 @@ files, so a damaged index is built again. Which entries there are is the busines
 import logging
 import os
 
-from turbopump.protocol.dledger.entry import UNIT_SIZE, EntryUnit, read_unit
+from turbopump.protocol.dledger.entry import UNIT, UNIT_SIZE, EntryUnit, read_unit
 from turbopump.runtime.disk import Disk, MappedFile
 from turbopump.store.commit_log import COPY_SLICE, ZEROS, Directory, Syncable
 from turbopump.store.errors import UnusableStore
@@ -53,6 +53,14 @@ class EntryIndex:
         if index < 0 or not self._files.has(at - position):
             return None
         return read_unit(self._files.mapped(at - position).buffer, position)
+
+    def extent(self, index: int) -> tuple[int, int]:
+        """Returns offset and size of an entry that the log has."""
+        at = index * UNIT_SIZE
+        position = at % self._file_size
+        _, pos, size, found, _ = UNIT.unpack_from(self._files.mapped(at - position).buffer, position)
+        assert found == index, f"the index has another entry than {index}"
+        return pos, size
 
     # writing
 

@@ -21,6 +21,7 @@ from turbopump.protocol.dledger.entry import (
     UNIT,
     DLedgerEntry,
     EntryUnit,
+    is_end_of_file,
     measure,
     pack_entries,
     pack_entry,
@@ -171,12 +172,12 @@ class EntryLog(CommitLog):
 
     def place_of(self, index: int) -> int:
         """Returns the offset of an entry's head."""
-        return self._unit(index).pos
+        return self.index.extent(index)[0]
 
     def end_of(self, index: int) -> int:
         """Returns the offset behind an entry."""
-        unit = self._unit(index)
-        return unit.pos + unit.size
+        pos, size = self.index.extent(index)
+        return pos + size
 
     def index_at(self, offset: int) -> int:
         """Returns the index of the first entry, of those that are not committed, that ends behind an offset.
@@ -184,6 +185,8 @@ class EntryLog(CommitLog):
         The last index, when the log ends before.
         """
         low, high = max(self._first, self.committed_index + 1), self._next - 1
+        if low < high and offset >= self.end_of(high - 1):  # mostly that which was just appended
+            return high
         while low < high:
             middle = (low + high) // 2
             if self.end_of(middle) > offset:
@@ -207,7 +210,7 @@ class EntryLog(CommitLog):
         size = 0
         while self.has(index) and len(found) < max_count:
             buffer, position = self._located(self.place_of(index))
-            while self.has(index) and measure(buffer, position, self.file_size, False) != 0:
+            while self.has(index) and not is_end_of_file(buffer, position, self.file_size):
                 entry = read_entry(buffer, position, self.file_size)
                 size += entry.size
                 if found and (size > max_bytes or len(found) == max_count):

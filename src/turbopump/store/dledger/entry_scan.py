@@ -19,12 +19,11 @@ from turbopump.protocol.dledger.entry import (
     UNIT,
     Buffer,
     EntryHead,
-    measure,
-    read_head,
+    head_at,
 )
 from turbopump.protocol.record import PHYSICAL_OFFSET_AT
 from turbopump.store.dispatch import Found
-from turbopump.store.scan import OFFSET, unusual
+from turbopump.store.scan import OFFSET, scan_one
 
 EMPTY = -1
 """Index of the last entry of a log without any."""
@@ -61,17 +60,16 @@ def scan_entries(
     every entry and its position.
     """
     while True:
-        size = measure(buffer, position, limit, check_crc=True)
-        if size <= 0:
-            return position, size
-        head = read_head(buffer, position)
-        if not head.body_crc and not _is_record(buffer, start, position, size):
+        head = head_at(buffer, position, limit, check_crc=True)
+        if isinstance(head, int):
+            return position, head
+        if not head.body_crc and not _is_record(buffer, start, position, head.size):
             return position, NO_ENTRY
         if not run.take(head, start + position):
             return position, NO_ENTRY
         if each is not None:
             each(head, position)
-        position += size
+        position += head.size
 
 
 def scan_messages(
@@ -91,9 +89,7 @@ def scan_messages(
     def look(head: EntryHead, at: int) -> None:
         if head.index > last:
             return
-        found = unusual(buffer, start, at + HEAD_SIZE, at + head.size, check_crc=False)
-        if not isinstance(found, int):
-            each(found)
+        scan_one(buffer, start, at + HEAD_SIZE, at + head.size, each)
 
     return scan_entries(buffer, start, position, limit, run, look)
 
