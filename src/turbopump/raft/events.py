@@ -70,7 +70,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """An operator wants another member to lead. Without a request id nobody waits for the outcome."""
+    """An operator wants another member to lead. Without a request id no request waits for the outcome."""
 
     to_member: MemberId
     request_id: RequestId | None = None
