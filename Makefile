@@ -10,6 +10,7 @@ PY     := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
 SEEDS        ?= 1000
+FIRST        ?= 0
 # A world, and which share of SEEDS it gets: 4 is a quarter.
 WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:15 cluster:5 dledger:15 raft:1
 KILLS        ?= 100
@@ -84,9 +85,9 @@ test-spark: $(VENV)/.spark  ## pipelines in a real Spark (needs Java 17 or newer
 record: $(VENV)/.dev  ## record the answers of Apache's servers again, per version, into tests/compat/recorded
 	@$(PY) -m tests.interop.record $(ARGS)
 
-simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, JOBS at a time, on a disk that loses and tears writes
+simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time from seed FIRST on, JOBS at a time, on a disk that loses and tears writes
 	@for world in $(WORLDS); do \
-	  $(PY) -m tests.simulation --jobs $(JOBS) --world $${world%:*} --seeds $$(($(SEEDS) / $${world#*:})) $(ARGS) || exit; done
+	  $(PY) -m tests.simulation --jobs $(JOBS) --world $${world%:*} --first $(FIRST) --seeds $$(($(SEEDS) / $${world#*:})) $(ARGS) || exit; done
 
 scale: $(VENV)/.dev  ## the planning world of docs/scale.md: 100 brokers, 5,000 clients; ARGS='--brokers 20 …': another size
 	@$(PY) -m tests.simulation.scale $(ARGS)

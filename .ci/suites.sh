@@ -37,15 +37,21 @@ beside() { # niceness, name, command ...
   setsid nice -n "$niceness" bash -c 'kept=$1; shift; status=0; "$@" >"$kept.log" 2>&1 || status=$?; echo $SECONDS >"$kept.seconds"; exit $status' \
     beside "$logs/$name" "$@" &
   echo $! >"$logs/$name.pid"
+  echo $SECONDS >"$logs/$name.began"
 }
 
 joined() { # name
-  local name=$1 status=0
+  local name=$1 status=0 seconds
   wait "$(cat "$logs/$name.pid")" || status=$?
   rm "$logs/$name.pid"
   printf '\n== %s\n' "$name"
   cat "$logs/$name.log"
-  judge "$name" $status "$(cat "$logs/$name.seconds")" ' beside'
+  if ! seconds=$(cat "$logs/$name.seconds" 2>/dev/null); then # killed before it could write them
+    seconds=$((SECONDS - $(cat "$logs/$name.began")))
+    echo "$name was killed, exit status $status" | tee -a "$logs/$name.log"
+    [ $status -ne 0 ] || status=1
+  fi
+  judge "$name" $status "$seconds" ' beside'
 }
 
 report() {

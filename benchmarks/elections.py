@@ -2,8 +2,8 @@
 
 Default intervals, 1 KiB messages, four connections with 64 requests in flight. The load takes both cores of
 a small machine, so heartbeats compete with it. Once the disk is 30 % full, old files of the log are deleted
-while it runs, or it would need 300 GB. Prints messages, errors, the longest time without an answer, and the terms of all members before
-and after; exits with 1 when a term has changed or a send has failed.
+while it runs, or it would need 300 GB. Prints messages, errors, the longest time without an answer, and the
+terms of all members before and after; exits with 1 when a term has changed or a send has failed.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     git diff main..branch | python scripts/change_cost.py --own src/turbopump/replication
     python scripts/change_cost.py change.patch --own src/turbopump/auth
 
-A feature's own package is new with it and costs nobody anything; what counts is how many files outside of it
-have to change (`--own` may be given more than once). Tests and documentation are listed and not counted.
+A feature's own package is new with it, so its size does not count; what counts is how many files outside
+of it have to change (`--own` may be given more than once). Tests and documentation are listed and not
+counted.
 """
 
 import argparse

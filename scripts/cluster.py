@@ -312,8 +312,8 @@ def main() -> int:
     parser.add_argument("--data", default="data-cluster", metavar="DIR", help="directory of all data")
     parser.add_argument("--once", action="store_true", help="stop the cluster after the demonstration")
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background job ignores SIGINT
+        signal.signal(number, signal.default_int_handler)
     kind, demonstrate = KINDS[options.kind]
     cluster = kind(Path(options.data).absolute())
     story = Story(cluster)

@@ -148,7 +148,7 @@ def _effective(config: BrokerConfig, whys: dict[str, str]) -> list[tuple[str, ..
 
 
 def _without_key(config: BrokerConfig, whys: dict[str, str]) -> list[tuple[str, object, str]]:
-    """Fields of the broker's own parts; those of the store are bounds that nobody has to set."""
+    """Fields of the broker's own parts; those of the store are bounds that need not be set."""
     keyed = {row.path for row in settings.SETTINGS.values()}
     return [
         (path, get(config, path), why)

@@ -9,7 +9,8 @@ files are not current. A method becomes what its kind says:
     def f() -> Callable[[F], F]             a decorator, noted for forked processes
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be generated is written by hand in `face.py`, `running.py`, `reading.py` and `transacting.py`.
+What cannot be generated is written by hand in `face.py` and in `producer_face.py`, `consumer_face.py` and
+`pull_consumer_face.py`.
 Methods that only the instance of a client calls (`instance.ProducerMember`, `instance.ConsumerMember`,
 `rebalancer.QueueHolder`) get no face.
 """
@@ -65,7 +66,7 @@ SOURCES = (
         "turbopump.client.produce.producer",
         "Producer",
         "The blocking producer.",
-        base="Transacting",
+        base="ProducerFace",
         by_hand=frozenset({"transaction", "send_in_transaction"}),
     ),
     Source(
@@ -73,7 +74,7 @@ SOURCES = (
         "turbopump.client.push.consumer",
         "Consumer",
         "The blocking push consumer.",
-        base="Running",
+        base="ConsumerFace",
         by_hand=frozenset({"run"}),
         noted={
             "on": ["topic", "tags"],
@@ -87,7 +88,7 @@ SOURCES = (
         "turbopump.client.pull.consumer",
         "PullConsumer",
         "The blocking pull consumer.",
-        base="Reading",
+        base="PullConsumerFace",
         noted={
             "subscribe": ["topic"],
             "unsubscribe": ["topic"],
@@ -106,9 +107,9 @@ SOURCES = (
 BASES = {
     "Face": "turbopump.client.blocking.face",
     "FacePart": "turbopump.client.blocking.face",
-    "Reading": "turbopump.client.blocking.reading",
-    "Running": "turbopump.client.blocking.running",
-    "Transacting": "turbopump.client.blocking.transacting",
+    "PullConsumerFace": "turbopump.client.blocking.pull_consumer_face",
+    "ConsumerFace": "turbopump.client.blocking.consumer_face",
+    "ProducerFace": "turbopump.client.blocking.producer_face",
 }
 PARTS_IN = "turbopump.client.admin."
 NO_PARTS = frozenset({"AdminCalls"})
@@ -276,7 +277,7 @@ def _given_out(whole: Class, source: Source) -> list[tuple[str, str]]:
 def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Imports) -> str:
     imports.add(f"from {BASES[source.base]} import {source.base}")
     imports.add(f"from {source.module} import {whole.name} as Async{whole.name}")
-    base = source.base if source.base == "Transacting" else f"{source.base}[Async{whole.name}]"
+    base = source.base if source.base == "ProducerFace" else f"{source.base}[Async{whole.name}]"
     lines = [f"class {whole.name}({base}):", _docstring(whole.node)]
     constructor = whole.constructor()
     if constructor.args.kwarg is not None:

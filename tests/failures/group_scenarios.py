@@ -126,7 +126,7 @@ def cut_one_pair(group: ProxiedGroup, load: CallLoad, chance: random.Random) -> 
     group.mend()
 
 
-def deafen_leader(group: ProxiedGroup, load: CallLoad, chance: random.Random) -> None:
+def cut_ways_to_leader(group: ProxiedGroup, load: CallLoad, chance: random.Random) -> None:
     """What the leader sends arrives, and nothing reaches it."""
     leader = _leader(group, load)
     group.cut(*((other, leader) for other in MEMBERS if other != leader))
@@ -226,7 +226,9 @@ GROUP_TABLE = (
     GroupScenario("pause-leader", "SIGSTOP of the leader, another one leads, SIGCONT", pause_leader),
     GroupScenario("isolate-leader", "the leader is cut off, another one leads", isolate_leader),
     GroupScenario("pause-kill", "SIGSTOP of the leader, its successor is killed, SIGCONT", pause_and_kill),
-    GroupScenario("deaf-leader", "nothing reaches the leader, what it sends arrives", deafen_leader),
+    GroupScenario(
+        "unreached-leader", "nothing reaches the leader, what it sends arrives", cut_ways_to_leader
+    ),
     GroupScenario("storm", "five failures, one upon another", storm),
     GroupScenario("kill-all", "all members are killed and come back", kill_all),
     GroupScenario("silent-leader", "what the leader sends does not arrive", silence_leader),

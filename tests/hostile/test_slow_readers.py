@@ -33,8 +33,8 @@ def test_pulls_whose_answers_are_not_read(target: Target, readers: int, pulls: i
     requests = b"".join(wire.request(wire.PULL, pull(TOPIC, maxMsgNums="32")) for _ in range(pulls))
     limit = readers * PER_READER_MIB + SLACK_MIB
     what = f"{readers} readers that never read {pulls} pulls"
-    with wire.crowd(target.broker, readers, receive_buffer=4096) as deaf, target.growth(what, limit):
-        for peer in deaf:
+    with wire.crowd(target.broker, readers, receive_buffer=4096) as slow, target.growth(what, limit):
+        for peer in slow:
             push(peer, requests)
         time.sleep(1)
         # Each takes answers until its socket is full: one burst, in which a new client has to wait.
@@ -51,12 +51,12 @@ def test_parked_pulls_whose_answers_are_not_read(target: Target) -> None:
     with Peer(target.broker, timeout_s=30) as sender:
         assert sender.ask(wire.SEND, message(topic), b"first").code == wire.OK
         with (
-            wire.crowd(target.broker, readers, receive_buffer=4096) as deaf,
+            wire.crowd(target.broker, readers, receive_buffer=4096) as slow,
             target.growth(
                 what, 2 * ALL_READERS_MIB + SLACK_MIB
             ),  # the allocator keeps some of what was freed
         ):
-            for peer in deaf:
+            for peer in slow:
                 peer.send(requests)
             time.sleep(1)
             assert sender.ask(wire.SEND, message(topic), bytes(1 << 20)).code == wire.OK
@@ -68,8 +68,8 @@ def test_parked_pulls_whose_answers_are_not_read(target: Target) -> None:
 def test_sends_whose_answers_are_not_read(target: Target) -> None:
     requests = b"".join(wire.request(wire.SEND, message(TOPIC), bytes(100)) for _ in range(20_000))
     what = "a sender that never reads 20,000 answers"
-    with Peer(target.broker, receive_buffer=4096) as deaf, target.growth(what, SLACK_MIB):
-        push(deaf, requests)
+    with Peer(target.broker, receive_buffer=4096) as peer, target.growth(what, SLACK_MIB):
+        push(peer, requests)
         time.sleep(0.5)
         target.is_served(f"beside {what}")
 

@@ -43,9 +43,9 @@ class Identity:
 
 
 _NO_SECRETS = ("",) * MAX_SECRETS
-"""Secrets of nobody: what is computed with them is thrown away."""
+"""Secrets of an unknown user: what is computed with them is thrown away."""
 
-_NOBODY: tuple[tuple[str, ...], Identity | None] = ((), None)
+_UNKNOWN_USER: tuple[tuple[str, ...], Identity | None] = ((), None)
 
 
 class Access(Protocol):
@@ -105,7 +105,7 @@ class UserAccess:
         name = ext.get(ACCESS_KEY) if ext else None
         if not name:
             return self._by_certificate(source)
-        secrets, identity = self._signers.get(name, _NOBODY)
+        secrets, identity = self._signers.get(name, _UNKNOWN_USER)
         if identity is None:
             self._enabled(name)
         elif is_signed_by(command, secrets):
@@ -119,7 +119,7 @@ class UserAccess:
 
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
         """Returns the user whose secret signed this content; None: `identify` decides."""
-        secrets, identity = self._signers.get(name, _NOBODY)
+        secrets, identity = self._signers.get(name, _UNKNOWN_USER)
         return identity if is_signature_of(content, secrets, signature) else None
 
     def current(self, identity: Identity, source: Source) -> Identity:

@@ -131,7 +131,7 @@ class UserBook:
         return replace(self, users=dict(self.users) | {user.name: user})
 
     def _keeping_a_super(self, after: "UserBook", name: str) -> "UserBook":
-        """Returns a changed book; raises NoPermission if nobody could change users any more."""
+        """Returns a changed book; raises NoPermission if no user could change users any more."""
         if _has_super(self) and not _has_super(after):
             raise NoPermission(
                 f"User:{name} is the last super user that is enabled: create another one first"

@@ -1,7 +1,7 @@
 """Accounts of access control 1.0 as users and policies of 2.0.
 
 In: accounts and the book so far. Out: the book with those that it did not have yet, and what could not be
-kept: white addresses have no counterpart, and are named so that nobody relies on them.
+kept: white addresses have no counterpart, and are named so that operators do not rely on them.
 """
 
 from collections.abc import Iterator, Mapping

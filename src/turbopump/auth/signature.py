@@ -130,7 +130,7 @@ def _signed_names(fields: Iterable[str]) -> list[str]:
 
 
 # Requests of one kind have the same fields in the same order, again and again: then they need not be sorted.
-# Only those with a right signature are remembered, so that nobody else can fill the memory.
+# Only those with a right signature are remembered, so that other senders cannot fill the memory.
 _ORDERS: dict[tuple[str, ...], Callable[[Mapping[str, str]], tuple[str, ...]]] = {}
 
 

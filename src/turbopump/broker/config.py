@@ -239,7 +239,7 @@ class RemoteConfig:
 
     black_list: tuple[str, ...] = _why(
         ("configBlackList", "brokerConfigPath"),
-        "keys that nobody may change over the wire; those that name a path or a command are on it anyway",
+        "keys that cannot be changed over the wire; those that name a path or a command are on it anyway",
     )
 
 

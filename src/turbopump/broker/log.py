@@ -1,8 +1,8 @@
 """`Log` and `LocalLog`: the interfaces of the commit log that broker modules use.
 
-Today the log is that of `store/message_log.py`. One that is replicated, or agreed on by a quorum, can take
-its place: it appends in the same way, but its committed end follows the copies, and it may have to cut
-records that were never committed. Whether a message is safe is decided in `acknowledgement.py`.
+`store/message_log.py` implements both, also for a DLedger group: there the committed end follows what a
+majority has. Whether a message is safe is decided in `acknowledgement.py`. No broker module cuts the log: the
+node of a group does that below it (`replication/dledger`), and `turbopump replica` on a stopped broker.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,12 +43,6 @@ class Log(Protocol):
 
     def look_up(self, offset: int) -> Record | None:
         """Returns the record that begins at physical `offset`; None when none begins there or can be read."""
-
-    async def cut(self, end: int) -> list[str]:
-        """Removes every record from physical offset `end` on. Returns the paths of files with what was cut.
-
-        Not everything that was cut is in these files. Nothing may append meanwhile.
-        """
 
 
 class LocalLog(Log, Protocol):

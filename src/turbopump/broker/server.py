@@ -13,12 +13,11 @@ from turbopump.auth.signature import Credentials
 from turbopump.auth.signer import Signer
 from turbopump.broker.access import part as access
 from turbopump.broker.acknowledgement import Acknowledgement
-from turbopump.broker.address import advertised, primary_local_address
+from turbopump.broker.address import primary_local_address
 from turbopump.broker.admin import part as admin
 from turbopump.broker.config import BrokerConfig, MasterRole
 from turbopump.broker.consume import filter_modules
 from turbopump.broker.consume import part as consume
-from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
 from turbopump.broker.delay import part as delay
 from turbopump.broker.dledger import part as dledger
 from turbopump.broker.dledger.member import GroupMember
@@ -28,33 +27,31 @@ from turbopump.broker.groups import part as groups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.metrics import part as metrics
 from turbopump.broker.metrics.part import MetricsPart
+from turbopump.broker.offset_repair import repair_offsets
 from turbopump.broker.part import Context
+from turbopump.broker.ports import BrokerPorts, bind, clear_text_warnings
 from turbopump.broker.produce import part as produce
-from turbopump.broker.produce.targets import BrokerSendRules, SendTargets
+from turbopump.broker.produce.targets import SendTargets, send_rules
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.replicas import part as replicas
 from turbopump.broker.replicas.acknowledgement import acknowledgement_of
 from turbopump.broker.replicas.part import CopyStatus, ReplicaPart
 from turbopump.broker.replicas.progress_files import RoleChange
+from turbopump.broker.role_gate import ROLE_CHANGE_WAIT_S, ROLE_CHANGING, RoleChangeGate, identity_in_role
 from turbopump.broker.tables import TableFiles, Tables, load
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions import part as transactions
 from turbopump.compiled import twins
-from turbopump.protocol.addresses import FAST_PORT_STEP, HA_PORT_STEP, MASTER_ID
-from turbopump.protocol.command import Command
 from turbopump.protocol.errors import ServiceNotAvailable
-from turbopump.protocol.frame import Frame
-from turbopump.protocol.ids import pack_host, unpack_host
+from turbopump.protocol.ids import unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.protocol.permissions import WRITE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection, Sign
 from turbopump.remoting.late_requests import LateRequests
-from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router, Routes
-from turbopump.remoting.server import Server
 from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.copies import Copies
 from turbopump.replication.dledger.server import NodeEnvironment
@@ -62,7 +59,7 @@ from turbopump.replication.progress import FILE as REPLICA_FILE
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
-from turbopump.runtime.network import Network, descriptor_limit
+from turbopump.runtime.network import Network
 from turbopump.runtime.tasks import Tasks
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.flags import Reason
@@ -71,9 +68,6 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 REGISTERED_WITHIN_S = 3.0
-ROLE_CHANGE_WAIT_S = 0.5  # for requests that run when a member of a group gets another role
-ROLE_CHANGING = "service not available now: this broker changes its role; try again"
-
 
 PARTS = (
     access.build,
@@ -179,22 +173,12 @@ class Broker:
     def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
         """Returns the networks with TLS where it is configured, and keeps their certificates current."""
         networks = networks_of(self.config.tls, self._network, self._disk)
-        for warning in (*networks.warnings, *self._clear_text(networks)):
+        for warning in (*networks.warnings, *clear_text_warnings(networks.settings)):
             log.warning(warning)
         tasks = Tasks(log)
         stack.push_async_callback(tasks.close)
         tasks.start(networks.watch(self._clock, self._workers), name="reload TLS certificates")
         return networks
-
-    def _clear_text(self, networks: ServerNetworks) -> list[str]:
-        """Returns a warning if others can only be reached encrypted, as it seems, and are dialled without."""
-        tls = networks.settings
-        if tls is None or tls.mode != "enforcing" or tls.enabled:
-            return []
-        return [
-            "tlsServerMode=enforcing, but tlsEnable=false: name servers, the master and members of a group "
-            "are dialled in clear text"
-        ]
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
         """Opens the store and binds the ports; serves no request yet."""
@@ -207,12 +191,15 @@ class Broker:
         self._store = store
         if config.identity.is_slave:
             store.replica.open()
-        servers = await self._listen(stack)
-        store.log.store_host = await self._store_host()
+        ports = await bind(config.listening, self._networks.requests, clock, self._primary_address, stack)
+        if ports.warning:
+            self.warnings.append(ports.warning)
+        self.port, self.address = ports.port, ports.address
+        store.log.store_host = await ports.store_host(self._network)
         client = Client(self._networks.requests, clock, sign=self._sign())
         stack.push_async_callback(client.close)
         self.member = self._member(store)
-        return _Ground(store, servers, client, self.member)
+        return _Ground(store, ports, client, self.member)
 
     def _member(self, store: Store) -> GroupMember | None:
         """Returns this broker's member of its DLedger group; None: it is in none."""
@@ -242,11 +229,7 @@ class Broker:
         self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember, term: int | None
     ) -> None:
         """Serves as master in a term, or as slave (None), until the stack is closed; ports stay open."""
-        identity = self.config.identity
-        if term is None:
-            identity = replace(identity, role="SLAVE", broker_id=member.slave_id)
-        else:
-            identity = replace(identity, role="SYNC_MASTER", broker_id=MASTER_ID)
+        identity = identity_in_role(self.config.identity, term, member.slave_id)
         self.config = replace(self.config, identity=identity)
         ground.store.retention.guards.clear()  # those of the role before
         await self._serve(stack, ground, leads=term is not None)
@@ -279,7 +262,7 @@ class Broker:
             if ground.member is None:
                 stack.push_async_callback(server.stop)
             else:
-                stack.callback(server.serve_by, Router({}, before=(RoleChanging(),)))
+                stack.callback(server.serve_by, Router({}, before=(RoleChangeGate(),)))
         tasks = Tasks(log)
         for part in parts:
             if part.answer_waiting is not None:
@@ -326,7 +309,9 @@ class Broker:
         """Loads the tables and picks the acknowledgement. Returns the context of the parts."""
         config, clock, store, client = self.config, self._clock, ground.store, ground.client
         files = ConfigFiles(config.store.config_dir, self._disk)
-        tables = Tables(config, clock, store, self._modules(), ground.members)
+        tables = Tables(
+            config, clock, store, filter_modules.load_configured(config.filters, self._disk), ground.members
+        )
         tables.load(files)
         role = RoleChange(files, self._disk, config.store.root_dir, clock)
         load(files, REPLICA_FILE, role.progress.load)
@@ -338,7 +323,20 @@ class Broker:
             role.begin_promoted(tables.offsets, store.log.end)
         pause_s = config.offsets.flush_interval_ms / 1000
         table_files = TableFiles(tables, files, self._workers, stack, pause_s)
-        recovered_end = self._repair_offsets(ground, tables, files, role)
+        tables.offsets.is_used = lambda topic: (
+            not tables.topics.is_light(topic) or store.queues.is_used(topic)
+        )
+        if config.filters.bit_maps:
+            store.queues.files.bit_map = tables.filters.bit_map
+        recovered_end = repair_offsets(
+            store,
+            tables,
+            files,
+            role,
+            clock,
+            is_slave=config.identity.is_slave,
+            in_group=ground.member is not None,
+        )
         copies = Copies()
         acknowledgement = self._acknowledgement_of(ground, copies, leads)
         self._acknowledgement = acknowledgement
@@ -352,11 +350,14 @@ class Broker:
             copies=copies,
             role=role,
             targets=SendTargets(
-                tables.topics, self._send_rules(store), clock, writable=lambda: self._may(WRITE)
+                tables.topics,
+                send_rules(config, unpack_host(store.log.store_host)[0]),
+                clock,
+                writable=lambda: self._may(WRITE),
             ),
             client=client,
-            registration=self._registration(client, tables),
-            servers=ground.servers,
+            registration=self._registration(ground, tables),
+            servers=ground.ports.servers,
             port=self.port,
             address=self.address,
             recovered_end=recovered_end,
@@ -380,95 +381,10 @@ class Broker:
         rule = member.lead if leads else member.acknowledgement
         return rule(lambda: self.config.dledger.quorum_timeout_ms)
 
-    def _modules(self) -> FilterModules | None:
-        rules = self.config.filters
-        if not rules.module_dir:
-            return None
-        return filter_modules.load(
-            rules.module_dir, self._disk, FilterLimits(rules.module_fuel, rules.module_memory)
-        )
-
-    async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
-        """Binds main and fast port, sets `address`; returns both servers, which serve no request yet."""
-        listening = self.config.listening
-        connections = connections_within(descriptor_limit(), servers=2)
-        limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
-        main, fast = (Server(_NotReady(), self._networks.requests, self._clock, limits) for _ in range(2))
-        self.port = await main.start(listening.bind_address, listening.port)
-        stack.push_async_callback(main.stop)
-        if self.port + FAST_PORT_STEP > 0:
-            await fast.start(listening.bind_address, self.port + FAST_PORT_STEP)
-            stack.push_async_callback(fast.stop)
-        chosen = advertised(listening.advertised_address, listening.bind_address, self._primary_address)
-        if chosen.warning:
-            self.warnings.append(chosen.warning)
-        self.address = f"{chosen.address}:{self.port}"
-        return main, fast
-
-    async def _store_host(self) -> bytes:
-        """Returns the packed address and port that are stamped on records; resolves a host name."""
-        host, port = _split(self.address)
-        try:
-            return pack_host(host, port)
-        except ValueError:
-            return pack_host(await self._network.resolve(host), port)
-
-    def _registration(self, client: Client, tables: Tables) -> NameServerRegistration:
-        listening = self.config.listening
-        ha_host = listening.ha_address or _split(self.address)[0]
-        ha_address = f"{ha_host}:{listening.ha_port or self.port + HA_PORT_STEP}"
+    def _registration(self, ground: "_Ground", tables: Tables) -> NameServerRegistration:
+        ha_address = ground.ports.ha_address(self.config.listening)
         endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
-        return NameServerRegistration(client, tables.topics, endpoint, self.config.name_servers)
-
-    def _send_rules(self, store: Store) -> BrokerSendRules:
-        config = self.config
-        return BrokerSendRules(
-            unpack_host(store.log.store_host)[0],
-            config.identity.cluster_name,
-            config.sending.region_id,
-            config.sending.trace_on,
-            config.store.max_message_size,
-            config.sending.accept_from_ms,
-            config.sending.reject_transactions,
-        )
-
-    def _repair_offsets(
-        self, ground: "_Ground", tables: Tables, files: ConfigFiles, role: RoleChange
-    ) -> int | None:
-        """Moves committed offsets beyond the end of their queue back to it; returns `Context.recovered_end`.
-
-        That is where the log ended after the first crash of the last minutes; None when there was none.
-
-        A slave that becomes the master may lack the last messages of the old one: to consumers that is the
-        same as a crash which has cost them. A crash of a slave costs nothing: its master has the messages. In
-        a DLedger group consumers see only what is never lost.
-        """
-        store, is_slave = ground.store, self.config.identity.is_slave
-        is_promotion = not is_slave and role.is_promotion
-        lost_from = None if is_slave else store.recovered_end
-        if is_promotion:
-            lost_from = role.lost_from(store.log.end)
-        if ground.member is not None:
-            lost_from = None
-        if is_slave or is_promotion:
-            tables.offsets.adopt_crashes(role.progress.state.crashes)
-        tables.offsets.is_used = lambda topic: (
-            not tables.topics.is_light(topic) or store.queues.is_used(topic)
-        )
-        if self.config.filters.bit_maps:
-            store.queues.files.bit_map = tables.filters.bit_map
-        # A member that was just started does not know yet what is committed, and dispatches only that.
-        are_complete = ground.member is None or not is_slave
-        recovered_end = tables.offsets.recover(
-            store.queues, lost_from, self._clock.now_ms(), are_complete=are_complete
-        )
-        if lost_from is not None:  # before anything is appended where messages were lost
-            files.save(tables.offsets.file_name, tables.offsets.dump())
-        elif tables.offsets.is_dirty:  # changed before anybody listened: later commits would not be written
-            tables.offsets.on_change()
-        if is_promotion:
-            role.promoted(store.log.end, is_elected=ground.member is not None)
-        return recovered_end
+        return NameServerRegistration(ground.client, tables.topics, endpoint, self.config.name_servers)
 
     def _announce_topics(self, context: Context) -> None:
         """Passes topic changes to store, listeners, topics.json and name servers; adopts unlisted topics."""
@@ -512,7 +428,7 @@ class _Ground:
     """What a broker has whatever role it serves: store, ports, the client, the connected clients."""
 
     store: Store
-    servers: tuple[Server, Server]
+    ports: BrokerPorts
     client: Client
     member: GroupMember | None
     """This broker's member of its DLedger group; None: it is in none."""
@@ -523,30 +439,3 @@ class _Ground:
     async def unregister(self) -> None:
         if self.registration is not None:
             await self.registration.stop()
-
-
-class RoleChanging:
-    """A link of the `before` chain while a broker changes its role: refuses every request for that moment."""
-
-    def check(self, command: Command, connection: Connection) -> None:
-        raise ServiceNotAvailable(ROLE_CHANGING)
-
-    def permits_plain_sends(self, connection: Connection) -> bool:
-        return False
-
-
-class _NotReady:
-    """Serves a port that is bound while the broker is not ready: closes each connection with a request.
-
-    Clients try again.
-    """
-
-    shortcut = None
-
-    def serve(self, connection: Connection, frames: list[Frame]) -> None:
-        connection.close()
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)

@@ -125,7 +125,7 @@ class BrokerProcess:
         self._asked.set()
 
     async def _restart(self) -> None:
-        assert self._role is not None, "nobody asked for a promotion"
+        assert self._role is not None, "no promotion was requested"
         await asyncio.sleep(PROMOTION_PAUSE_S)  # the request for it is answered first
         self._write(self._role)
         self._config = as_master(self._config, self._role)

@@ -163,5 +163,5 @@ async def _until_leader(options: argparse.Namespace) -> None:
     deadline = time.monotonic() + ELECTED_WITHIN_S
     while (leader := (await _ask(options)).leader) != options.member:
         if time.monotonic() > deadline:
-            raise CommandFailure(f"{options.member} did not take over: {leader or 'nobody'} leads")
+            raise CommandFailure(f"{options.member} did not take over: {leader or 'no member'} leads")
         await asyncio.sleep(POLL_S)

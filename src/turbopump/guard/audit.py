@@ -86,7 +86,7 @@ class AuditLog:
     ) -> None:
         now = self._clock.monotonic()
         self._put_left_out(now)
-        # By the address alone while nobody is known: who claims names must not have lines for each of them.
+        # By the address alone for unknown users: a sender that makes up names must not have lines for each.
         key = (user if is_known else "", network_of(address))
         if self._refusals.admits(key, (event, code, need), now):
             self._put(event, user, address, code=code, need=need, why=why)

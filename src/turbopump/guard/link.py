@@ -253,7 +253,7 @@ class AccessLink:
         try:
             identity = self._access().identify(command, source)
         except Refused as refused:
-            if self._access().has_secret(name):  # a request that claims nobody guesses no secret
+            if self._access().has_secret(name):  # without a known name, no secret was guessed
                 self._count_failure(name, source, now)
             self._note(command, name, source, refused, is_known=False)
             raise

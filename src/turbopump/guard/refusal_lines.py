@@ -1,4 +1,4 @@
-"""Limits the audit lines about refusals of one user at one network, so that nobody rolls the files away.
+"""Limits the audit lines about refusals of one user at one network, so that they do not fill the audit files.
 
 In: refusals with their time. Out: whether each has a line, and, when a window of time ends, how many had
 none. Lines that say the same are limited more than others: one client that repeats a request must not hide

@@ -94,7 +94,7 @@ class GlobalTransaction(msgspec.Struct, omit_defaults=True):
     error: str = ""
     """Why it could not go on when it was last tried."""
     next_try_ms: int = 0
-    """Nobody may claim it before."""
+    """When it may be claimed again."""
     ended_ms: int = 0
 
 

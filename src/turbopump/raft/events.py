@@ -62,7 +62,7 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 class Transfer(msgspec.Struct, frozen=True):
-    """An operator wants another member to lead. Without a request id nobody waits for the outcome."""
+    """An operator wants another member to lead. Without a request id no request waits for the outcome."""
 
     to_member: MemberId
     request_id: RequestId | None = None

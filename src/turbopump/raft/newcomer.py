@@ -15,7 +15,7 @@ joined:
    Or: all other logs are empty, and so is its own. Then nothing was lost, as at the first start of a group;
    it begins in a term that is later than all that it was told.
 
-Members are asked by a vote request of term -1, which nobody grants: one with entries refuses it for its
+Members are asked by a vote request of term -1, which no member grants: one with entries refuses it for its
 shorter log, one without for its term. If too many disks were lost at once for a leader to be elected, an
 operator must decide whose log is valid, and start the others as joined.
 """

@@ -34,7 +34,7 @@ class LeadershipOffer:
 
     @property
     def to_member(self) -> MemberId | None:
-        """Who is asked to lead; None while nobody is, or when this node does not lead any longer."""
+        """Which member is asked to lead; None: none is, or this node does not lead any longer."""
         return self._offer.to_member if self._offer and self._member.role is Role.LEADER else None
 
     @property

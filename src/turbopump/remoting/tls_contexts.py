@@ -54,7 +54,7 @@ class TlsContexts:
     async def watch(self, clock: Clock, workers: Workers | None = None) -> None:
         """Looks at the files again and again; makes a new context when they changed and fit together.
 
-        They are read in `workers`, so that a disk that hangs stops nobody; without, in the event loop.
+        They are read in `workers`, so that a disk that hangs stops no connection; without, in the event loop.
         """
         while True:
             await clock.sleep(self.settings.reload_ms / 1000)

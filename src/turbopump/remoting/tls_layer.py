@@ -155,7 +155,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         if self._is_closing:
             return
         self._is_closing = True
-        with contextlib.suppress(ssl.SSLError):  # it waits for the peer's farewell, which is not needed
+        with contextlib.suppress(ssl.SSLError):  # it waits for the peer's close_notify, which is not needed
             self.ssl_object.unwrap()
         self._flush()
         if self._below is not None:

@@ -42,7 +42,8 @@ class TlsSettings:
     )
     config_file: str = _why("", "a file with these keys, as Apache's tls.properties; it overrides them")
     test_mode: bool = _why(
-        False, "serve with a certificate that the server signs itself at each start, which nobody can verify"
+        False,
+        "serve with a certificate that the server signs itself at each start, which clients cannot verify",
     )
     cert_path: str = _why("", "PEM file of the server's certificate, followed by those of its authorities")
     key_path: str = _why("", "PEM file of its key, PKCS#1 or PKCS#8; empty: it is in tlsServerCertPath")

@@ -178,7 +178,7 @@ class Copies:
 
     @property
     def next_deadline(self) -> float | None:
-        """When `expire` has to be called next; None: nobody waits."""
+        """When `expire` has to be called next; None: no request waits."""
         return min((lane[0][1] for lane in self._all_lanes() if lane), default=None)
 
 

@@ -13,7 +13,7 @@ LISTENS_ON_RESERVED = sys.platform == "linux"
 
 @contextlib.contextmanager
 def reserved_port(host: str, steps: tuple[int, ...] = ()) -> Iterator[int]:
-    """Yields a free port whose neighbours, `steps` away, are free too; nobody else gets them in the block.
+    """Yields a free port whose neighbours, `steps` away, are free too; they stay reserved in the block.
 
     A server with SO_REUSEADDR can listen on them, and again after a restart. Where the operating system does
     not allow that, the ports are only free at the beginning. Raises OSError when none is found.

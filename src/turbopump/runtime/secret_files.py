@@ -12,7 +12,7 @@ ROOT_GROUP = 0
 
 
 def exposure(disk: Disk, path: str) -> str | None:
-    """Returns who else can read or change a file, and what to do; None: nobody, or there is no such file."""
+    """Returns who else can read or change a file, and what to do; None: no one, or there is no file."""
     try:
         mode, group = disk.mode(path), disk.group(path)
     except OSError:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, Record, decode, measure
+from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, measure
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
+from turbopump.store.readable_log import ReadableLog
 from turbopump.store.segment import LogFiles, touch
 
 BLANK_HEAD = struct.Struct(">ii")
@@ -61,7 +61,7 @@ class Directory:
         self.disk.sync_dir(self.path)
 
 
-class CommitLog:
+class CommitLog(ReadableLog):
     """The commit log: files of records, appended to at one end. Knows bytes and offsets, no queues.
 
     The append loop, and its compiled twin, work on `buffer`, `base`, `position` and `limit`, and keep
@@ -69,78 +69,24 @@ class CommitLog:
     """
 
     def __init__(self, config: StoreConfig, disk: Disk, files: LogFiles | None = None) -> None:
-        self.file_size = config.commit_log_file_size
-        self.largest_record = self.file_size - BLANK_SIZE
-        self.files = files or LogFiles(
-            config.log_dir, self.file_size, disk, config.open_log_files, config.syncs_each
+        file_size = config.commit_log_file_size
+        super().__init__(
+            files or LogFiles(config.log_dir, file_size, disk, config.open_log_files, config.syncs_each),
+            file_size,
+            config.uses_pool,
         )
+        self.largest_record = file_size - BLANK_SIZE
         self.buffer: Buffer = bytearray()
-        self.base = 0
-        self.position = 0
         self.limit = -1  # position in the current file where records end at the latest; -1: no file yet
         self.touched = 0  # position in the current file below which pages are in memory
         self.synced = 0
         self._disk = disk
-        self.uses_pool = config.uses_pool
         self._pool_size = config.transient_pool_size
         self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of full buffers to commit
-        self._committed = 0
 
     def load(self) -> None:
         """Finds the files of the log. Raises UnusableStore."""
         self.files.load()
-
-    # reading
-
-    @property
-    def min_offset(self) -> int:
-        return self.files.starts[0] if self.files.starts else self.base
-
-    @property
-    def end(self) -> int:
-        return self.base + self.position
-
-    @property
-    def committed(self) -> int:
-        return self._committed if self.uses_pool else self.base + self.position
-
-    def read(self, offset: int, size: int) -> bytes | None:
-        """Returns `size` bytes from `offset` on; None: deleted, not committed or across the end of a file."""
-        fits = size >= 0 and offset % self.file_size + size <= self.file_size
-        if not fits or offset < self.min_offset or offset + size > self.committed:
-            return None
-        return self.slice(offset, offset + size)
-
-    def slice(self, begin: int, end: int) -> bytes:
-        """Returns the bytes [begin, end) unchecked: the caller knows that they are in one existing file."""
-        at = begin % self.file_size
-        return bytes(self.files.mapped(begin - at).buffer[at : at + end - begin])
-
-    def locate(self, offset: int) -> tuple[Buffer, int] | None:
-        """Returns the buffer that holds a log offset and the position in it; None: deleted, not committed."""
-        if not self.min_offset <= offset < self.committed:
-            return None
-        at = offset % self.file_size
-        return self.files.mapped(offset - at).buffer, at
-
-    def head_before(self, buffer: Buffer, position: int) -> int:
-        """Returns how many bytes lie before the record at a position of a file: none in a plain log."""
-        return 0
-
-    def first_record(self, start: int) -> int:
-        """Returns the offset of the first record in the file that begins at `start`."""
-        return start
-
-    def identify(self, offset: int) -> Record | None:
-        """Decodes the record at a log offset, even beyond `end`; None when no record is there."""
-        at = offset % self.file_size
-        if not self.files.has(offset - at):
-            return None
-        try:
-            found = decode(self.files.mapped(offset - at).buffer, at)
-        except BrokenRecord:
-            return None
-        return found if found.physical_offset == offset else None
 
     # writing
 

@@ -18,8 +18,10 @@ class Reason(Enum):
     SLAVE = "this broker is a slave; only its master writes to it"
     SYNC_FAILED = "the last sync of the commit log failed"
     DISK_FULL = "the broker's disk is full"
-    NO_ROOM = "no room for the next commit log file"
-    NO_ABORT = "no room for the file abort, without which a crash would look like an orderly stop"
+    NO_ROOM = "the disk has no space for the next commit log file"
+    NO_ABORT = (
+        "the disk has no space for the file abort, without which a crash would look like an orderly stop"
+    )
     QUEUES_STUCK = "consume queues cannot be written"
     POOL_EMPTY = "[REJECTREQUEST]system busy, start flow control for a while"
     BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"

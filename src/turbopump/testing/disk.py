@@ -34,6 +34,32 @@ class PowerCut(BaseException):
     """Raised when the simulated machine is off. No Exception, so that the tested program cannot catch it."""
 
 
+class LateSyncs:
+    """Syncs that were asked for and are not complete: those of a simulated disk thread."""
+
+    def __init__(self) -> None:
+        self.pending: list[PendingSync] = []
+        self.are_deferred = False
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Context manager: a sync in its block is complete only at the next operation or `finish`.
+
+        It covers what was written when it began.
+        """
+        self.are_deferred = True
+        try:
+            yield
+        finally:
+            self.are_deferred = False
+
+    def finish(self, node: SimulatedFile | None = None) -> None:
+        """Completes the pending syncs, or those of one file."""
+        for sync in [sync for sync in self.pending if node is None or sync.node is node]:
+            sync.finish()
+            self.pending.remove(sync)
+
+
 class SimulatedDisk:
     """`runtime.disk.Disk` in memory, with crashes, failing syncs and limited space."""
 
@@ -50,8 +76,7 @@ class SimulatedDisk:
         self._syncs_to_fail: list[tuple[int, str]] = []
         self._names = DirectoryTree()
         self._locks: set[str] = set()
-        self._in_flight: list[PendingSync] = []
-        self._is_deferring = False
+        self.late_syncs = LateSyncs()
         self._used_at_most = capacity  # computed when space is first allocated
 
     def cut_power_after(self, operations: int | None) -> None:
@@ -67,7 +92,7 @@ class SimulatedDisk:
         self.is_off = True
         after = SimulatedDisk(self.chance, self.clock, self.capacity)
         after.used_ratio, after.sync_failure = self.used_ratio, self.sync_failure
-        for sync in self._in_flight:
+        for sync in self.late_syncs.pending:
             sync.finish() if survival is Survival.KEPT else sync.finish_partly(self.chance)
         if survival is Survival.KEPT:
             after._names = self._names.after_kill()
@@ -185,24 +210,6 @@ class SimulatedDisk:
         self.write(path, b"lock", sync=False)
         return MemoryLock(self._locks, path)
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Context manager: a sync in its block is complete only at the next operation or `finish_syncs`.
-
-        It covers what was written when it began.
-        """
-        self._is_deferring = True
-        try:
-            yield
-        finally:
-            self._is_deferring = False
-
-    def finish_syncs(self) -> None:
-        if not self.is_off:
-            for sync in self._in_flight:
-                sync.finish()
-            self._in_flight.clear()
-
     def operation(self) -> None:
         """Counts an operation of the disk; raises PowerCut if the power is off or fails at this moment."""
         self.operations += 1
@@ -211,21 +218,19 @@ class SimulatedDisk:
             self.is_off = self.is_off or self._operations_left < 0
         if self.is_off:
             raise PowerCut
-        if self._is_deferring:
-            self.finish_syncs()  # a caller that starts the next operation has seen the previous one end
+        if self.late_syncs.are_deferred:
+            self.late_syncs.finish()  # a caller that starts the next operation has seen the previous one end
 
     def sync(self, path: str, node: SimulatedFile) -> None:
         self.operation()
         node.note_change()
-        for older in [sync for sync in self._in_flight if sync.node is node]:
-            older.finish()
-            self._in_flight.remove(older)
+        self.late_syncs.finish(node)
         sync = PendingSync(node)
         if self._sync_fails(path):
             sync.finish_partly(self.chance)
             raise OSError(errno.EIO, f"simulated sync failure: {path}")
-        if self._is_deferring:
-            self._in_flight.append(sync)
+        if self.late_syncs.are_deferred:
+            self.late_syncs.pending.append(sync)
         else:
             sync.finish()
 
@@ -284,13 +289,13 @@ class SimulatedWorkers:
             delay_s = self._disk.chance.uniform(*self._delay_s) + self._stall_s
             self._stall_s = 0.0
             try:
-                with self._disk.deferred():
+                with self._disk.late_syncs.deferred():
                     return work(*args)
             finally:
                 await self._disk.clock.sleep(delay_s)
                 if self._disk.is_off:
                     raise PowerCut  # the job was under way and never ends
-                self._disk.finish_syncs()
+                self._disk.late_syncs.finish()
 
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
         return await self.run(work, *args)

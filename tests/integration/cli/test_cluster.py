@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 from turbopump.cli.running_servers import running
@@ -19,17 +19,22 @@ def demonstrated(directory: Path, *arguments: str) -> list[str]:
     demonstration = subprocess.Popen(
         [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=directory
     )
+    end = threading.Timer(PATIENCE_S, demonstration.terminate)  # reading its lines has no bound by itself
+    end.start()
     lines: list[str] = []
-    began = time.monotonic()
+    interrupted = False
     try:
         assert demonstration.stdout is not None
         for line in demonstration.stdout:
             lines.append(line)
-            assert time.monotonic() - began < PATIENCE_S
             if "Ctrl-C stops it" in line:
                 demonstration.send_signal(signal.SIGINT)
+                interrupted = True
         assert demonstration.wait(PATIENCE_S) == 0, lines
+        assert interrupted, lines
+        assert end.is_alive(), f"ended by the timer after {PATIENCE_S:g} s: {lines}"
     finally:
+        end.cancel()
         demonstration.kill()
     assert lines[-1] == "All servers have stopped.\n"
     assert not list(directory.glob("data-cluster/*/store/abort"))  # all of them stopped in order

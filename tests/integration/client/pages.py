@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from turbopump.client.blocking.running import Running
+from turbopump.client.blocking.consumer_face import ConsumerFace
 
 PATIENCE_S = 30.0
 LOOK_S = 0.01
@@ -61,5 +61,5 @@ def _runs_until(condition: Any) -> Iterator[None]:
             while not condition() and time.monotonic() < deadline:
                 time.sleep(LOOK_S)
 
-    with mock.patch.object(Running, "run", until_printed):
+    with mock.patch.object(ConsumerFace, "run", until_printed):
         yield

@@ -408,14 +408,14 @@ def test_a_group_is_told_of_its_new_smallest_id_only_when_asked_for(enabled: boo
 async def test_a_name_server_that_stops_tells_nobody_that_its_brokers_do(world: World) -> None:
     slave_address, told = await hearing_slave(world)
     server, address = await world.name_server(notify_min_broker_id_changed=True)
-    master, slave, deaf = [await world.peer(address) for _ in range(3)]
+    master, slave, unread = [await world.peer(address) for _ in range(3)]
     await master.ask(registration("T", "U", enableActingMaster="true"))
     await slave.ask(registration("T", "U", number=1, address=slave_address, enableActingMaster="true"))
     # answers that are left unread keep the server from ending at once
-    await deaf.ask(Command(100, ext={"namespace": "n", "key": "k", "value": "v" * 500_000}))
-    assert deaf.transport is not None
-    deaf.transport.pause_reading()
-    deaf.transport.write(encode(Command(101, ext={"namespace": "n", "key": "k"})) * 4)
+    await unread.ask(Command(100, ext={"namespace": "n", "key": "k", "value": "v" * 500_000}))
+    assert unread.transport is not None
+    unread.transport.pause_reading()
+    unread.transport.write(encode(Command(101, ext={"namespace": "n", "key": "k"})) * 4)
     await asyncio.sleep(1)
     await server.stop()
     await asyncio.sleep(1)

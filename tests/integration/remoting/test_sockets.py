@@ -225,9 +225,9 @@ async def test_a_header_that_never_ends_is_held_within_the_bound() -> None:
 async def test_a_peer_that_never_reads_holds_little_memory_and_others_are_served() -> None:
     limits = Limits(output_high=256 * 1024, output_low=64 * 1024)
     async with running(limits) as world:
-        deaf = await Peer.dial(world.port)
-        deaf.transport.pause_reading()
-        deaf.send(*(Command(BIG, number) for number in range(2000)))  # 400 MB of answers
+        peer = await Peer.dial(world.port)
+        peer.transport.pause_reading()
+        peer.send(*(Command(BIG, number) for number in range(2000)))  # 400 MB of answers
         good = await Peer.dial(world.port)
         for number in range(50):
             good.send(Command(ECHO, number))
@@ -236,24 +236,24 @@ async def test_a_peer_that_never_reads_holds_little_memory_and_others_are_served
         assert connection._transport is not None
         # Just not full, then what one pass collects before it is saturated: the last answer goes beyond that.
         assert connection._transport.get_write_buffer_size() < 2 * limits.output_high + BIG_BODY
-        deaf.transport.resume_reading()  # it comes to its senses: nothing was lost, order is kept
-        assert [(await deaf.receive()).opaque for _ in range(200)] == list(range(200))
-        deaf.writer.transport.abort()
+        peer.transport.resume_reading()  # it reads again: nothing was lost, order is kept
+        assert [(await peer.receive()).opaque for _ in range(200)] == list(range(200))
+        peer.writer.transport.abort()
         await good.close()
 
 
 @real
 async def test_parked_answers_to_a_peer_that_never_reads_end_at_the_hard_limit() -> None:
     async with running(Limits(output_high=64 * 1024, output_low=1024, output_hard=4 << 20)) as world:
-        deaf = await Peer.dial(world.port)
-        deaf.transport.pause_reading()
-        deaf.send(*(Command(LATER, number) for number in range(100)))
+        peer = await Peer.dial(world.port)
+        peer.transport.pause_reading()
+        peer.send(*(Command(LATER, number) for number in range(100)))
         parked = [await world.parked.get() for _ in range(100)]
         [connection] = world.server.connections
         for request in parked:
             request.answer(Answer(body=bytes(1 << 20)))
         assert connection.is_closing
-        deaf.writer.transport.abort()
+        peer.writer.transport.abort()
 
 
 @real

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.broker.desk import letters
 from tests.unit.broker.sends import Bench, frame
 
-from turbopump.broker.produce.kinds import Arriving, Placement, WaitingKinds
+from turbopump.broker.produce.kinds import IncomingMessage, Placement, WaitingKinds
 from turbopump.broker.storage import Storage
 from turbopump.compiled import twins
 from turbopump.protocol import batch
@@ -24,7 +24,7 @@ class HeldMessages:
         self._store = store
         self.told: list[tuple[str, int]] = []
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         if HOLD not in message.pairs:
             return None
         return Placement(self._store.queues.queue(self.topic, 0), fields={"held": "yes"})
@@ -72,8 +72,8 @@ def test_the_first_kind_that_claims_a_message_gets_it() -> None:
     first, second = HeldMessages(bench.store), HeldMessages(bench.store)
     second.topic = "OTHER_TOPIC"
     kinds = WaitingKinds([second]).before([first])
-    placement = kinds.claim(Arriving({HOLD: "5"}, "T", 0, "ID"))
+    placement = kinds.claim(IncomingMessage({HOLD: "5"}, "T", 0, "ID"))
     assert placement is not None
     assert placement.queue.topic == "HELD_TOPIC"
-    assert kinds.claim(Arriving({}, "T", 0, "ID")) is None
+    assert kinds.claim(IncomingMessage({}, "T", 0, "ID")) is None
     assert kinds.properties == {HOLD}

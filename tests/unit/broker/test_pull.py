@@ -226,12 +226,12 @@ def test_a_filter_knows_its_tags_by_hash() -> None:
 @in_broker()
 async def test_one_client_cannot_take_all_the_places_to_wait(desk: Desk) -> None:
     await three_messages(desk)
-    hog = [
+    pulls = [
         asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=1 << 60))
         for _ in range(MAX_PARKED_PER_CONNECTION + 10)
     ]
     await asyncio.sleep(1)
-    assert sum(task.done() for task in hog) == 10
+    assert sum(task.done() for task in pulls) == 10
     await desk.send("T", b"news")
-    answers = await asyncio.gather(*hog)
+    answers = await asyncio.gather(*pulls)
     assert sum(answer.code == ResponseCode.SUCCESS for answer in answers) == MAX_PARKED_PER_CONNECTION

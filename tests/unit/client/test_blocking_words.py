@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turbopump import Admin, Consumer, Message, MessageQueue, Producer, PullConsumer
-from turbopump.client.blocking.transacting import Transaction
+from turbopump.client.blocking.producer_face import Transaction
 from turbopump.client.errors import ClientError
 from turbopump.client.produce.transaction import AsyncTransaction
 from turbopump.testing import Cluster

@@ -151,3 +151,12 @@ def _code(text: str) -> list[str]:
     """Inline code and fenced blocks."""
     fences = re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL)
     return fences + re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_header() -> None:
+    for page in PAGES:
+        width = 0
+        for line in re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines():
+            cells = len(re.split(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", line))) if line.startswith("|") else 0
+            assert not (width and cells) or cells == width, f"{page}: {line[:100]}"
+            width = cells

@@ -18,7 +18,7 @@ from turbopump.testing.loop import VirtualClock
 PATH = "/store/config/access-audit.jsonl"
 
 
-class Desk:
+class AuditedServer:
     def __init__(self) -> None:
         self.clock = VirtualClock(start_ms=1_794_732_388_000)
         self.disk = SimulatedDisk(Chance(1), self.clock)
@@ -30,7 +30,7 @@ class Desk:
 
 @virtual
 async def test_a_refusal_says_who_from_where_what_and_why() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     desk.log.refused("alice", "10.0.0.7", 310, "no matched policies", "Pub on Topic:orders")
     desk.log.changed("root", "10.0.0.8", 3001, "user bob created")
     await desk.log.close()
@@ -61,7 +61,7 @@ async def test_lines_beyond_the_bound_are_counted_and_the_next_line_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit, "MAX_PENDING", 2)
-    desk = Desk()
+    desk = AuditedServer()
     for number in range(5):
         desk.log.refused(f"u{number}", "10.0.0.7", 10, "no")
     await desk.log.close()
@@ -79,7 +79,7 @@ async def test_lines_beyond_the_bound_are_counted_and_the_next_line_says_so(
 async def test_lines_that_the_disk_does_not_take_are_counted_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk()
+    desk = AuditedServer()
 
     def full(*args: object, **more: object) -> None:
         raise OSError("no space left")
@@ -98,7 +98,7 @@ async def test_lines_that_the_disk_does_not_take_are_counted_and_logged(
 @virtual
 async def test_a_full_file_is_renamed_and_a_new_one_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_FILE_BYTES", 300)
-    desk = Desk()
+    desk = AuditedServer()
     for number in range(5):
         desk.log.refused(f"u{number}", "10.0.0.7", 10, "no")
         await desk.log.close()
@@ -109,7 +109,7 @@ async def test_a_full_file_is_renamed_and_a_new_one_begun(monkeypatch: pytest.Mo
 
 @virtual
 async def test_what_a_peer_chose_is_cut() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     desk.log.refused("x" * 5000, "10.0.0.7", 10, "y" * 5000)
     await desk.log.close()
     (line,) = desk.lines()
@@ -118,7 +118,7 @@ async def test_what_a_peer_chose_is_cut() -> None:
 
 @virtual
 async def test_lines_whose_writer_is_cancelled_are_written_all_the_same() -> None:
-    desk = Desk()
+    desk = AuditedServer()
 
     async def slow(work: Callable[..., None], *args: object) -> None:
         await asyncio.sleep(1)
@@ -140,7 +140,7 @@ async def test_lines_whose_writer_is_cancelled_are_written_all_the_same() -> Non
 
 @virtual
 async def test_refusals_of_one_user_and_address_have_a_limit_and_a_line_says_how_many_are_left_out() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     for number in range(1_000):
         desk.log.refused("alice", "10.0.0.7", 310, "no", f"Pub on Topic:t{number}")
     desk.log.refused("bob", "10.0.0.7", 310, "no")
@@ -159,7 +159,7 @@ async def test_refusals_of_one_user_and_address_have_a_limit_and_a_line_says_how
 
 @virtual
 async def test_a_request_that_is_repeated_does_not_hide_what_else_is_refused() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     for _ in range(1_000):
         desk.log.would_refuse("alice", "10.0.0.7", 310, "no", "Pub on Topic:a")
     desk.log.would_refuse("alice", "10.0.0.7", 310, "no", "Pub on Topic:b")
@@ -170,7 +170,7 @@ async def test_a_request_that_is_repeated_does_not_hide_what_else_is_refused() -
 
 @virtual
 async def test_claimed_names_and_addresses_of_one_network_have_one_limit_together() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     for number in range(1_000):
         desk.log.refused(f"u{number}", f"2001:db8::{number:x}", 310, "no", str(number), is_known=False)
     await desk.log.close()
@@ -180,7 +180,7 @@ async def test_claimed_names_and_addresses_of_one_network_have_one_limit_togethe
 
 @virtual
 async def test_what_was_left_out_is_written_when_the_minute_is_over_though_nothing_follows() -> None:
-    desk = Desk()
+    desk = AuditedServer()
     writer = asyncio.create_task(desk.log.run())
     for _ in range(SAME_PER_WINDOW + 5):
         desk.log.refused("alice", "10.0.0.7", 310, "no")

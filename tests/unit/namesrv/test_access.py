@@ -47,7 +47,7 @@ CHANGES: dict[str, tuple[int, dict[str, Any], bytes]] = {
 }
 
 
-class Desk:
+class GuardedNameServer:
     """A name server in memory, and a tool that asks it."""
 
     def __init__(self, config: NamesrvConfig = CONFIG, disk: SimulatedDisk | None = None) -> None:
@@ -57,7 +57,7 @@ class Desk:
         self.server = NameServer(config, self.network.at(IP), self.clock, self.disk)
         self.client = Client(self.network.at(TOOL), self.clock)
 
-    async def __aenter__(self) -> "Desk":
+    async def __aenter__(self) -> "GuardedNameServer":
         await self.server.start()
         return self
 
@@ -77,7 +77,7 @@ class Desk:
 @virtual
 async def test_hole_anybody_changes_routes_values_and_settings_of_a_name_server(what: str) -> None:
     code, ext, body = CHANGES[what]
-    async with Desk() as desk:
+    async with GuardedNameServer() as desk:
         user = json.dumps({"password": ALICE.secret_key}).encode()
         created = await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": ALICE.access_key}, user)
         assert created.code == 0, created.remark
@@ -90,14 +90,14 @@ async def test_hole_anybody_changes_routes_values_and_settings_of_a_name_server(
 @virtual
 async def test_routes_are_open_to_everybody_unless_reads_are_signed() -> None:
     for reads, expected in (("open", TOPIC_NOT_EXIST), ("signed", NO_PERMISSION)):
-        async with Desk(replace(CONFIG, name_server_reads=reads)) as desk:
+        async with GuardedNameServer(replace(CONFIG, name_server_reads=reads)) as desk:
             assert (await desk.ask(None, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == expected
             assert (await desk.ask(ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == TOPIC_NOT_EXIST
 
 
 @virtual
 async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
-    async with Desk() as desk:
+    async with GuardedNameServer() as desk:
         shown = (await desk.ask(ROOT, Code.GET_NAMESRV_CONFIG)).body.decode()
         assert "initAuthenticationUser=******" in shown
         user = json.dumps({"password": ALICE.secret_key}).encode()
@@ -106,14 +106,14 @@ async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
         for who in (ROOT, INNER, ALICE):
             assert who.secret_key not in shown
             assert who.secret_key not in written
-    async with Desk(disk=desk.disk) as again:
+    async with GuardedNameServer(disk=desk.disk) as again:
         refused = await again.ask(ALICE, Code.GET_NAMESRV_CONFIG)
         assert "has no permission" in (refused.remark or "")
 
 
 @virtual
 async def test_no_request_switches_access_control_of_a_name_server_off() -> None:
-    async with Desk() as desk:
+    async with GuardedNameServer() as desk:
         for line in ("authenticationEnabled=false", "nameServerReads=open", "initAuthenticationUser="):
             answer = await desk.ask(ROOT, Code.UPDATE_NAMESRV_CONFIG, {}, line.encode())
             assert (answer.code, answer.remark) == (NO_PERMISSION, "Can not update config in black list.")
@@ -121,7 +121,7 @@ async def test_no_request_switches_access_control_of_a_name_server_off() -> None
 
 @virtual
 async def test_without_access_control_a_name_server_checks_nothing() -> None:
-    async with Desk(NamesrvConfig(listen_port=9876, bind_address=IP)) as desk:
+    async with GuardedNameServer(NamesrvConfig(listen_port=9876, bind_address=IP)) as desk:
         assert (
             await desk.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
         ).code == 0
@@ -139,7 +139,7 @@ async def test_a_broker_registers_with_its_inner_credentials() -> None:
     from turbopump.testing.disk import SimulatedWorkers
 
     async def is_registered(config: BrokerConfig) -> bool:
-        async with Desk() as desk:
+        async with GuardedNameServer() as desk:
             disk = SimulatedDisk(Chance(2), desk.clock)
             named = replace(config, name_servers=NameServerConfig(addresses=(f"{IP}:9876",)))
             listening = replace(named.listening, bind_address="10.0.0.1")
@@ -159,7 +159,7 @@ async def test_a_broker_registers_with_its_inner_credentials() -> None:
 
 @virtual
 async def test_changes_of_a_name_server_leave_audit_lines() -> None:
-    async with Desk() as desk:
+    async with GuardedNameServer() as desk:
         for what in ("a value that is put", "settings that change", "permission that is wiped"):
             code, ext, body = CHANGES[what]
             assert (await desk.ask(ROOT, code, ext, body)).code == 0

@@ -27,14 +27,14 @@ class Cluster:
     clusters: dict[str, str] = field(default_factory=dict)
     records: dict[MessageQueue, str] = field(default_factory=dict)
     """Each queue's name: a mark is that and the offset. Without one, marks are not told."""
-    deaf: bool = False
+    gives_no_records: bool = False
     """Brokers answer questions about ends, and then no more."""
 
     def snapshot(self, known=(), is_whole: bool = False) -> "Cluster":
         return self
 
     def marks(self, at):
-        if self.deaf:
+        if self.gives_no_records:
             return {}
         return {
             queue: f"{self.records[queue]}{offset}@{offset}" if queue in self.records else None
@@ -352,13 +352,13 @@ def test_another_cluster_is_a_loss_unless_the_records_are_the_same():
 
 def test_a_queue_whose_broker_does_not_give_the_record_stands_still():
     before = at(5, marks={"T": {"a": {"0": "x4@4"}}})
-    cluster = Cluster({q(0): Ends(0, 9)}, records={q(0): "x"}, deaf=True)
+    cluster = Cluster({q(0): Ends(0, 9)}, records={q(0): "x"}, gives_no_records=True)
     one = stream(cluster)
     assert one.next(before, None) is before
     assert one.next(at(5), None) == at(5)
     with pytest.raises(MissingBrokers, match="broker a does not answer"):
         stream(cluster).initial()
-    cluster.deaf = False
+    cluster.gives_no_records = False
     assert one.next(before, None) == at(9, marks={"T": {"a": {"0": "x8@8"}}})
 
 

@@ -296,18 +296,18 @@ async def test_unfinished_frames_share_one_bound_and_beyond_it_the_largest_is_cl
     limits = Limits(unfinished_bytes=1000)
     unfinished: UnfinishedFrames[Connection] = UnfinishedFrames()
     head = (5000).to_bytes(4, "big") + b"\x00\x00\x00\x09"
-    hog, hog_transport = connected(nothing, limits, unfinished=unfinished)
+    first, first_transport = connected(nothing, limits, unfinished=unfinished)
     second, second_transport = connected(nothing, limits, unfinished=unfinished)
-    hog.data_received(head + bytes(600))
+    first.data_received(head + bytes(600))
     second.data_received(head)
     second.data_received(bytes(500))
-    assert hog_transport.aborted
+    assert first_transport.aborted
     assert not second_transport.aborted
     assert unfinished.bytes == 508
     second.data_received(bytes(500))  # alone beyond the bound
     assert second_transport.aborted
     second.connection_lost(None)
-    hog.connection_lost(None)
+    first.connection_lost(None)
     assert unfinished.bytes == 0
 
 

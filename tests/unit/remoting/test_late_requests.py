@@ -19,7 +19,7 @@ from turbopump.testing.network import MemoryNetwork
 SLOW, HOLD, QUICK = 1, 2, 3
 
 
-class Bench:
+class LateServer:
     """A server with a handler that ends when told to, one that holds up the loop, and a quick one."""
 
     def __init__(self, limits: Limits | None = None, shortest_s: float = 0.2) -> None:
@@ -65,80 +65,80 @@ def request(code: int) -> Command:
 
 @virtual
 async def test_bytes_that_lay_there_while_the_loop_was_held_up_are_late() -> None:
-    bench = Bench()
-    address = await bench.start()
-    one, other = bench.client(), bench.client()
+    world = LateServer()
+    address = await world.start()
+    one, other = world.client(), world.client()
     for client in (one, other):
         await client.call(address, request(QUICK), 5)
     held, waited = await asyncio.gather(
         one.call(address, request(HOLD), 5), other.call(address, request(QUICK), 5)
     )
-    assert (held.code, waited.code, bench.late) == (0, 2, [pytest.approx(0.5)])
+    assert (held.code, waited.code, world.late) == (0, 2, [pytest.approx(0.5)])
     assert (await other.call(address, request(QUICK), 5)).code == 0
-    await bench.server.stop()
+    await world.server.stop()
 
 
 @virtual
 async def test_a_quiet_server_does_not_wake_up() -> None:
-    bench = Bench()
-    address = await bench.start()
-    client = bench.client()
+    world = LateServer()
+    address = await world.start()
+    client = world.client()
     await client.call(address, request(QUICK), 5)
-    assert bench.late_requests._is_ticking
+    assert world.late_requests._is_ticking
     await asyncio.sleep(1)
-    assert not bench.late_requests._is_ticking
-    await bench.server.stop()
+    assert not world.late_requests._is_ticking
+    await world.server.stop()
 
 
 @virtual
 async def test_those_behind_too_many_others_are_late_after_a_while_and_so_are_the_next() -> None:
-    bench = Bench(Limits(requests_in_flight=2))
-    address = await bench.start()
-    client = bench.client()
+    world = LateServer(Limits(requests_in_flight=2))
+    address = await world.start()
+    client = world.client()
     running = [asyncio.create_task(client.call(address, request(SLOW), 9)) for _ in range(2)]
     await asyncio.sleep(0.01)
     for _ in range(3):
-        began = bench.clock.monotonic()
+        began = world.clock.monotonic()
         assert (await client.call(address, request(QUICK), 9)).code == 2
-        assert bench.clock.monotonic() - began == pytest.approx(0.2)
-    bench.go_on.set()
+        assert world.clock.monotonic() - began == pytest.approx(0.2)
+    world.go_on.set()
     assert [answer.code for answer in await asyncio.gather(*running)] == [0, 0]
     assert (await client.call(address, request(QUICK), 9)).code == 0
-    await bench.server.stop()
+    await world.server.stop()
 
 
 @virtual
 async def test_those_behind_too_many_others_are_served_when_these_end_in_time() -> None:
-    bench = Bench(Limits(requests_in_flight=2))
-    address = await bench.start()
-    client = bench.client()
+    world = LateServer(Limits(requests_in_flight=2))
+    address = await world.start()
+    client = world.client()
     running = [asyncio.create_task(client.call(address, request(SLOW), 9)) for _ in range(2)]
     await asyncio.sleep(0.01)
     waiting = asyncio.create_task(client.call(address, request(QUICK), 9))
     await asyncio.sleep(0.19)
-    bench.go_on.set()
+    world.go_on.set()
     assert (await waiting).code == 0
     await asyncio.gather(*running)
     await asyncio.sleep(1)
-    assert bench.late == []
-    await bench.server.stop()
+    assert world.late == []
+    await world.server.stop()
 
 
 @virtual
 async def test_with_no_limit_they_wait_for_ever() -> None:
-    bench = Bench(Limits(requests_in_flight=1), shortest_s=NEVER)
-    address = await bench.start()
-    client = bench.client()
+    world = LateServer(Limits(requests_in_flight=1), shortest_s=NEVER)
+    address = await world.start()
+    client = world.client()
     running = asyncio.create_task(client.call(address, request(SLOW), 1000))
     await asyncio.sleep(0.01)
     waiting = asyncio.create_task(client.call(address, request(QUICK), 1000))
     await asyncio.sleep(100)
-    bench.go_on.set()
-    assert [(await running).code, (await waiting).code, len(bench.late)] == [0, 0, 0]
-    await bench.server.stop()
+    world.go_on.set()
+    assert [(await running).code, (await waiting).code, len(world.late)] == [0, 0, 0]
+    await world.server.stop()
 
 
-class Deaf(asyncio.Protocol):
+class PeerThatDoesNotRead(asyncio.Protocol):
     """Asks a lot and reads nothing until it is told to."""
 
     def __init__(self) -> None:
@@ -155,16 +155,16 @@ class Deaf(asyncio.Protocol):
 
 @virtual
 async def test_a_peer_that_does_not_read_its_answers_makes_its_requests_wait_itself() -> None:
-    bench = Bench(Limits(output_high=1000, output_low=100))
-    address = await bench.start()
+    world = LateServer(Limits(output_high=1000, output_low=100))
+    address = await world.start()
     port = int(address.rpartition(":")[2])
-    deaf = await bench.network.connect(Deaf, "127.0.0.1", port)
-    assert isinstance(deaf, Deaf)
-    deaf.transport.write(b"".join(encode(Command(QUICK, number)) for number in range(100)))
+    peer = await world.network.connect(PeerThatDoesNotRead, "127.0.0.1", port)
+    assert isinstance(peer, PeerThatDoesNotRead)
+    peer.transport.write(b"".join(encode(Command(QUICK, number)) for number in range(100)))
     await asyncio.sleep(3)
-    assert bench.server.waiting > 0
-    deaf.transport.resume_reading()
+    assert world.server.waiting > 0
+    peer.transport.resume_reading()
     await asyncio.sleep(3)
-    assert bench.late == []
-    assert deaf.got.count(b'"code":0') == 100
-    await bench.server.stop()
+    assert world.late == []
+    assert peer.got.count(b'"code":0') == 100
+    await world.server.stop()

@@ -86,17 +86,17 @@ async def test_many_who_hold_large_halves_of_frames_do_not_cost_an_honest_sender
     limits = Limits(unfinished_bytes=128 * 1024)
     _, network, port = await serving(QUICK, limits)
     half = (16 * 1024).to_bytes(4, "big") + bytes((0, 0, 0, 2)) + b"{}" + bytes(16_300)
-    hogs = [await dial(network, port) for _ in range(32)]
+    holders = [await dial(network, port) for _ in range(32)]
     honest = await dial(network, port)
     frame = asked(1, body=bytes(2000))
-    for hog in hogs:
-        hog.transport.write(half)
+    for holder in holders:
+        holder.transport.write(half)
         for piece in (frame[:1000], frame[1000:]):
             honest.transport.write(piece)
             await asyncio.sleep(0.1)
     assert len(commands(honest.got)) == 32
     assert not honest.lost.done()
-    assert sum(hog.lost.done() for hog in hogs) >= 24
+    assert sum(holder.lost.done() for holder in holders) >= 24
 
 
 @virtual
@@ -199,20 +199,22 @@ async def test_one_server_may_serve_two_ports() -> None:
 
 ANSWER = 20_000
 OVERHEAD = 200  # of a frame
-DEAF = Limits(output_high=10_000, output_low=1000, output_hard=640_000, unread_bytes=100_000)
+LIMITS_OF_OUTPUT = Limits(output_high=10_000, output_low=1000, output_hard=640_000, unread_bytes=100_000)
 
 
-class Parking:
+class HoldingServer:
     """A server that answers when it is told to, and peers of it that have asked and do not read."""
 
     async def start(self) -> None:
         self.parked: list[Request[None]] = []
-        self.server, self.network, self.port = await serving({1: Route(None, self.parked.append)}, DEAF)
+        self.server, self.network, self.port = await serving(
+            {1: Route(None, self.parked.append)}, LIMITS_OF_OUTPUT
+        )
 
-    async def deaf(self, asks: int) -> Peer:
+    async def peer_that_asks(self, times: int) -> Peer:
         peer = await dial(self.network, self.port)
         peer.transport.pause_reading()
-        peer.transport.write(b"".join(asked(1, number) for number in range(asks)))
+        peer.transport.write(b"".join(asked(1, number) for number in range(times)))
         await asyncio.sleep(0.1)
         return peer
 
@@ -220,7 +222,7 @@ class Parking:
         """The first request of each, then the second of each, and so on."""
         for request in sorted(self.parked, key=lambda request: request.command.opaque):
             request.answer(Answer(body=bytes(ANSWER)))
-            assert self.unread <= DEAF.unread_bytes + ANSWER + OVERHEAD
+            assert self.unread <= LIMITS_OF_OUTPUT.unread_bytes + ANSWER + OVERHEAD
         self.parked.clear()
 
     @property
@@ -230,15 +232,15 @@ class Parking:
 
 @virtual
 async def test_answers_that_were_waited_for_by_peers_that_do_not_read_stay_within_the_bound() -> None:
-    world = Parking()
+    world = HoldingServer()
     await world.start()
-    peers = [await world.deaf(asks=4) for _ in range(20)]
+    peers = [await world.peer_that_asks(4) for _ in range(20)]
     world.answer()
     await asyncio.sleep(1)
-    assert 0 < world.unread <= DEAF.unread_bytes
+    assert 0 < world.unread <= LIMITS_OF_OUTPUT.unread_bytes
     assert [peer.lost.done() for peer in peers] == [True] * 19 + [False]
     peers[-1].transport.abort()
-    another = await world.deaf(asks=4)
+    another = await world.peer_that_asks(4)
     world.answer()
     await asyncio.sleep(1)
     assert not another.lost.done(), "those that are gone do not count"
@@ -247,30 +249,30 @@ async def test_answers_that_were_waited_for_by_peers_that_do_not_read_stay_withi
 
 @virtual
 async def test_many_peers_that_each_leave_a_little_unread_stay_within_the_bound_too() -> None:
-    world = Parking()
+    world = HoldingServer()
     await world.start()
-    peers = [await world.deaf(asks=1) for _ in range(60)]
+    peers = [await world.peer_that_asks(1) for _ in range(60)]
     for request in world.parked:
-        request.answer(Answer(body=bytes(DEAF.output_high - 500)))
-    assert world.unread > 5 * DEAF.unread_bytes
-    await asyncio.sleep(DEAF.sweep_s + 1)
-    assert 0 < world.unread <= DEAF.unread_bytes
+        request.answer(Answer(body=bytes(LIMITS_OF_OUTPUT.output_high - 500)))
+    assert world.unread > 5 * LIMITS_OF_OUTPUT.unread_bytes
+    await asyncio.sleep(LIMITS_OF_OUTPUT.sweep_s + 1)
+    assert 0 < world.unread <= LIMITS_OF_OUTPUT.unread_bytes
     assert any(not peer.lost.done() for peer in peers)
     await world.server.stop()
 
 
 @virtual
 async def test_what_a_slow_reader_has_taken_meanwhile_does_not_count() -> None:
-    world = Parking()
+    world = HoldingServer()
     await world.start()
     world.network.conditions = NetworkConditions(segment=1000)
-    slow = await world.deaf(asks=4)
+    slow = await world.peer_that_asks(4)
     world.answer()
     slow.transport.resume_reading()
     await turn(50)
     slow.transport.pause_reading()
-    assert DEAF.output_low < world.unread < 40_000
-    other = await world.deaf(asks=3)
+    assert LIMITS_OF_OUTPUT.output_low < world.unread < 40_000
+    other = await world.peer_that_asks(3)
     world.answer()
     await asyncio.sleep(1)
     assert world.unread > 80_000
@@ -280,7 +282,7 @@ async def test_what_a_slow_reader_has_taken_meanwhile_does_not_count() -> None:
 
 
 @virtual
-async def test_of_many_peers_that_do_not_read_the_longest_deaf_are_closed() -> None:
+async def test_of_many_peers_that_do_not_read_the_those_waiting_longest_are_closed() -> None:
     limits = Limits(output_high=10_000, output_low=1000, unread_bytes=100_000)
     server, network, port = await serving({1: Route(None, lambda _: Answer(body=bytes(20_000)))}, limits)
     peers = [await dial(network, port) for _ in range(9)]

@@ -168,7 +168,7 @@ async def test_both_ends_may_end_a_connection() -> None:
 
 
 @virtual
-async def test_what_a_peer_sends_after_its_farewell_is_not_served() -> None:
+async def test_what_a_peer_sends_after_its_close_notify_is_not_served() -> None:
     server = await scene()
     peer = await server.secure()
     layer = cast(TlsLayer, peer.transport)

@@ -26,14 +26,14 @@ ENDS = ["stopped", "killed"]
 
 
 class Disk(SimulatedDisk):
-    """One that may have no room for another name either."""
+    """One that may have no space for another name either."""
 
     has_no_names_left = False
     refusal = errno.ENOSPC
 
     def write(self, path: str, data: bytes, sync: bool = True) -> None:
         if self.has_no_names_left and not self.exists(path):
-            raise OSError(self.refusal, "no room for another name")
+            raise OSError(self.refusal, "no space for another name")
         super().write(path, data, sync)
 
 
@@ -233,7 +233,7 @@ def test_without_abort_a_store_can_be_read_and_takes_nothing_until_there_is_one(
     async def main(disk: Disk) -> None:
         store = await start(disk)
         assert store.reader.get(store.queues.queue("T", 0), 0, 32).count == 10
-        with pytest.raises(ServiceNotAvailable, match="no room for the file abort"):
+        with pytest.raises(ServiceNotAvailable, match="no space for the file abort"):
             fill(store, 1, start=20)
         with pytest.raises(ServiceNotAvailable):
             store.log.rewrite([draft(store.queues.queue("T", 0))])

@@ -4,7 +4,7 @@ Apache sets any field of a running broker and rewrites its file. Here a change t
 refused with what to do instead, and a change that does take effect lasts until the broker stops: only the
 operator writes the file. A key that names a path, a class or a command is always refused: with Apache's
 brokers up to 5.1.0, such keys let anyone run commands on the machine (CVE-2023-33246). So is each key of
-access control, which nobody switches off over the network. A secret is shown as a mask.
+access control, which cannot be switched off over the network. A secret is shown as a mask.
 """
 
 import logging

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turbopump.broker.config import FilterRules
 from turbopump.protocol.names import MODULE_NAME
 from turbopump.runtime.disk import Disk
 
@@ -126,6 +127,13 @@ class FilterModules(Mapping[str, FilterModule]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+
+def load_configured(rules: FilterRules, disk: Disk) -> FilterModules | None:
+    """Returns the modules of the configured directory; None: no directory is configured. Blocks."""
+    if not rules.module_dir:
+        return None
+    return load(rules.module_dir, disk, FilterLimits(rules.module_fuel, rules.module_memory))
 
 
 def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:

@@ -13,7 +13,7 @@ subject of `levels.py`.
 from collections.abc import Callable
 from functools import lru_cache
 
-from turbopump.broker.produce.kinds import Arriving, Placement
+from turbopump.broker.produce.kinds import IncomingMessage, Placement
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import TopicTable, is_valid
 from turbopump.protocol import properties
@@ -54,7 +54,7 @@ class DelaySchedule:
         self.on_postponed: Callable[[ConsumeQueue], None] = lambda queue: None
         """Called after a delayed message was appended to this queue."""
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         return self.claim_committed(message.pairs, message.topic, message.queue_id, is_promised=False)
 
     def claim_committed(

@@ -10,7 +10,7 @@ from turbopump.broker.acknowledgement import not_safe
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import timer_records
 from turbopump.broker.delay.level_records import TIMERS
-from turbopump.broker.produce.kinds import Arriving, Placement
+from turbopump.broker.produce.kinds import IncomingMessage, Placement
 from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import TopicTable
@@ -53,7 +53,7 @@ class TimerIntake:
         """Raises Refused if the delivery time in the properties of a new half message is not allowed."""
         timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         return self.postpone(message.pairs, message.topic, message.queue_id)
 
     def claim_committed(

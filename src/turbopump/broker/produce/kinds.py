@@ -18,7 +18,7 @@ from turbopump.store.consume_queue import ConsumeQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class IncomingMessage:
     """A sent message before it is stored: its properties, and the topic and queue that it was sent to.
 
     The kind that claims it changes the properties.
@@ -54,7 +54,7 @@ class WaitingKind(Protocol):
     properties: frozenset[str]
     """Names of the properties that ask for it: a message with one of them is never a plain send."""
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         """Changes the properties to those of a waiting message and returns its place; None: not of this kind.
 
         None: the message is not of this kind, and its properties are unchanged. Raises Refused when
@@ -89,7 +89,7 @@ class WaitingKinds:
         """Returns a new table that asks `kinds` first, then the kinds of this table."""
         return WaitingKinds((*kinds, *self._kinds))
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         """Returns where a message has to wait, by the first kind that claims it; None: it does not wait.
 
         That kind changes the properties. Raises Refused when it cannot do what the message asks for.

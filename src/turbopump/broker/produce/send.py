@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.delay.level_records import TIMERS, delay_level
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.produce.kinds import Arriving, Placement, WaitingKinds
+from turbopump.broker.produce.kinds import IncomingMessage, Placement, WaitingKinds
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
@@ -199,7 +199,7 @@ class SendHandler:
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
-        message = Arriving(pairs, topic.name, target, unique_key, header.reconsumeTimes or 0)
+        message = IncomingMessage(pairs, topic.name, target, unique_key, header.reconsumeTimes or 0)
         placement = self._kinds.claim(message)
         queue = self._store.queues.queue(topic.name, target) if placement is None else placement.queue
         if header.sysFlag & INNER_BATCH:
@@ -386,10 +386,10 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         if not lights.has_capacity_for(names):
             raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
-        if len(properties.pack(pairs).encode()) + len(
-            self._added
-        ) > properties.MAX_BYTES - light.offsets_size(names):
-            remark = f"no room for the offsets in {len(names)} light queues among the properties"
+        size = len(properties.pack(pairs).encode()) + len(self._added)
+        limit = properties.MAX_BYTES - light.offsets_size(names)
+        if size > limit:
+            remark = f"properties must be at most {limit} bytes with {len(names)} light queues, got {size}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _check_size(self, body: bytes) -> None:

@@ -7,6 +7,7 @@ is not known here.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from turbopump.broker.config import BrokerConfig
 from turbopump.broker.topics import Topic, TopicTable
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
@@ -37,6 +38,20 @@ class BrokerSendRules:
                 properties.CLUSTER: self.cluster,
             }
         ).encode()
+
+
+def send_rules(config: BrokerConfig, broker_ip: str) -> BrokerSendRules:
+    """Returns the settings of a broker that sends depend on."""
+    sending = config.sending
+    return BrokerSendRules(
+        broker_ip,
+        config.identity.cluster_name,
+        sending.region_id,
+        sending.trace_on,
+        config.store.max_message_size,
+        sending.accept_from_ms,
+        sending.reject_transactions,
+    )
 
 
 class SendTargets:

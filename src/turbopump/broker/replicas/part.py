@@ -1,33 +1,28 @@
 """Builds replication: on a master the port for slaves, on a slave the copying of its master."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from turbopump.broker.access.part import USERS_FILE, AccessPart
+from turbopump.broker.access.part import AccessPart
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.consume.filters import FILE as FILTER_FILE
 from turbopump.broker.consume.part import ConsumePart
 from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
-from turbopump.broker.delay.levels import FILE as DELAY_FILE
-from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.part import Context, Part
 from turbopump.broker.replicas import slave_commits
 from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.broker.replicas.admission import SlaveAdmission
 from turbopump.broker.replicas.given_offsets import GivenOffsetHandler
 from turbopump.broker.replicas.in_sync_rule import InSyncRule
-from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
+from turbopump.broker.replicas.pushed_tables import PushedTables
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
 from turbopump.broker.replicas.slave_retention import SlaveRetention
 from turbopump.broker.replicas.slave_rules import SlaveRules
-from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE
 from turbopump.protocol.addresses import HA_PORT_STEP
 from turbopump.protocol.bodies import SlaveStatus
 from turbopump.remoting.links import Link
 from turbopump.replication.comparison import LogComparison
-from turbopump.replication.master import Master, MasterRules, Table
+from turbopump.replication.master import Master, MasterRules
 from turbopump.replication.metadata import INTERVAL_S, MetadataPuller
 from turbopump.replication.sent_log import StoreLog
 from turbopump.replication.slave import Slave, SlaveState, SlaveTimings
@@ -68,35 +63,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     rules, files = config.replication, context.files
     slave_commits.forget(files)
     users = context.part(AccessPart).users
-    pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE, REQUEST_MODES_FILE)
-
-    def all_tables() -> list[Table]:
-        """Returns the tables for a slave that connects, with the progress of delays and transactions."""
-        live: list[Table] = [
-            (TOPICS_FILE, tables.topics.dump(), 0),
-            (GROUPS_FILE, tables.groups.dump(), 0),
-            (tables.offsets.file_name, b"".join(tables.offsets.slices(is_saved=False)), 0),
-            (FILTER_FILE, tables.filters.dump(), 0),
-            (REQUEST_MODES_FILE, tables.request_modes.dump(), 0),
-        ]
-        progress = ((DELAY_FILE, files.load(DELAY_FILE)), (TRANSACTION_FILE, transactions()))
-        end = store.log.end
-        if users is not None:
-            live.append((USERS_FILE, users.contents(), 0))
-        return [*live, *((name, data, end) for name, data in progress if data is not None)]
-
-    def transactions() -> bytes | None:
-        return transaction_progress(tables.offsets, store.log.end)
-
-    def push(name: str, contents: bytes) -> None:
-        """Sends a saved table to all slaves; tables of progress follow the log up to its present end."""
-        if name == DELAY_FILE:
-            master.push_table(name, contents, store.log.end)
-        elif name in pushed:
-            master.push_table(name, contents)
-        if name == tables.offsets.file_name and (reached := transactions()) is not None:
-            master.push_table(TRANSACTION_FILE, reached, store.log.end)
-
+    pushed = PushedTables(tables, files, store.log, users)
     admission = SlaveAdmission(
         context.config, context.client, context.network, context.clock, store.replica, store.reader
     )
@@ -108,7 +75,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         MasterRules(rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000, rules.transfer_bytes),
         run,
         admission.admit,
-        all_tables,
+        pushed.all,
     )
     requests = ReplicaHandler(
         store,
@@ -120,21 +87,10 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     )
 
     async def start() -> None:
-        loop = asyncio.get_running_loop()
-
-        def saved(name: str, contents: bytes) -> None:  # in the thread of a worker
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(push, name, contents)
-
         listening = context.config().listening
         port = listening.ha_port or context.port + HA_PORT_STEP
         await master.start(listening.bind_address, port)
-        files.on_saved = saved
-        if users is not None:
-            users.publish = publish_users
-
-    async def publish_users(contents: bytes) -> None:
-        master.push_table(USERS_FILE, contents)
+        pushed.start(master)
 
     def slaves_changed() -> None:
         """Has appends announced to the master's side only while a slave is connected."""
@@ -143,9 +99,8 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     master.on_change = slaves_changed
 
     async def close() -> None:
-        store.log.on_growth = files.on_saved = None
-        if users is not None:
-            users.publish = None
+        store.log.on_growth = None
+        pushed.stop()
         await master.stop()
 
     acknowledgement = context.writer.acknowledgement

@@ -5,7 +5,7 @@
 
 from turbopump.broker.delay.level_records import delay_level
 from turbopump.broker.delay.timer_intake import TimerIntake
-from turbopump.broker.produce.kinds import Arriving, Placement
+from turbopump.broker.produce.kinds import IncomingMessage, Placement
 from turbopump.broker.produce.targets import BrokerSendRules
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.records import ADDED_LATER, is_half, prepare
@@ -34,7 +34,7 @@ class HalfMessages:
         self._timers = timers
         self._rules = rules
 
-    def claim(self, message: Arriving) -> Placement | None:
+    def claim(self, message: IncomingMessage) -> Placement | None:
         pairs = message.pairs
         if pairs.get(properties.TRANSACTION_PREPARED) != "true":
             return None

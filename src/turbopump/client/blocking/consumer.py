@@ -6,7 +6,7 @@ Written by scripts/faces.py from turbopump.client.push.consumer: change that.
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from turbopump.client.blocking.running import Running
+from turbopump.client.blocking.consumer_face import ConsumerFace
 from turbopump.client.files import FileAccess
 from turbopump.client.group.listeners import QueuesListener
 from turbopump.client.group.subscription import ALL
@@ -23,7 +23,7 @@ __all__ = ["Consumer"]
 
 
 @spelled_out(ConsumerSettings)
-class Consumer(Running[AsyncConsumer]):
+class Consumer(ConsumerFace[AsyncConsumer]):
     """Calls handlers with messages of their topics, as a member of a consumer group.
 
     >>> consumer = Consumer("billing", name_servers="127.0.0.1:9876")

@@ -7,7 +7,7 @@ import concurrent.futures
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from turbopump.client.blocking.transacting import Transacting
+from turbopump.client.blocking.producer_face import ProducerFace
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
 from turbopump.client.observe.hooks import SendHook
 from turbopump.client.options import ProducerOptions
@@ -23,7 +23,7 @@ __all__ = ["Producer"]
 
 
 @spelled_out(ProducerSettings)
-class Producer(Transacting):
+class Producer(ProducerFace):
     """Sends messages to topics, as a member of a producer group.
 
         with Producer("orders", name_servers="127.0.0.1:9876") as producer:

@@ -6,7 +6,7 @@ Written by scripts/faces.py from turbopump.client.pull.consumer: change that.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
-from turbopump.client.blocking.reading import Reading
+from turbopump.client.blocking.pull_consumer_face import PullConsumerFace
 from turbopump.client.files import FileAccess
 from turbopump.client.group.listeners import QueuesListener
 from turbopump.client.group.subscription import ALL
@@ -25,7 +25,7 @@ __all__ = ["PullConsumer"]
 
 
 @spelled_out(PullSettings)
-class PullConsumer(Reading[AsyncPullConsumer]):
+class PullConsumer(PullConsumerFace[AsyncPullConsumer]):
     """Reads messages when you ask for them, as a member of a group or from queues of your choice.
 
     As a member: the group's queues are divided among its members, and each message is read by one of them.

@@ -81,7 +81,7 @@ class ProcessQueue:
             ended = self._unfinished.pop(message.record.queue_offset, None)
             if ended is not None:
                 self._bytes -= len(ended.record.body)
-        # Most finishes wake nobody: `_limits` is set only while the pull loop waits.
+        # Mostly the pull loop does not wait: then `_limits` is None.
         if self._limits is not None and not self.is_full(self._limits):
             self._limits = None
             _wake(self._capacity_waiter)

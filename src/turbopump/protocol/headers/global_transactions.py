@@ -55,7 +55,7 @@ class GlobalDecideRequest(Header):
 
 
 class GlobalClaimRequest(Header):
-    """Request 9734: take over transactions of a group that nobody works on; the answer lists them.
+    """Request 9734: take over transactions of a group that have no owner now; the answer lists them.
 
     Each gets a new lease, with which its former owner is refused.
     """

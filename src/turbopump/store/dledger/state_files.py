@@ -18,7 +18,7 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The term of a node and whom it voted for in it; empty: nobody yet."""
+    """The term of a node and the member it voted for in it; empty: none yet."""
 
     term: int
     leader: str = ""

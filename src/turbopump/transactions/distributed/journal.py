@@ -39,9 +39,9 @@ from turbopump.transactions.errors import InDoubt
 log = logging.getLogger(__name__)
 
 LEASE_S = 30.0
-"""For so long nobody else works on a transaction after its owner's last sign of life."""
+"""How long a transaction stays its owner's after the last time that the owner renewed it."""
 RUN = "home"
-"""The run with which the ledger notes the home of a group: always the same, so that nobody is fenced."""
+"""The run with which the ledger notes the home of a group: always the same, so no run is fenced off."""
 TRIES, PAUSE_S = 5, 1.0  # while the home cannot be reached; each request may be repeated
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Journal(Protocol):
         ...
 
     async def claim(self, count: int) -> list[GlobalTransaction]:
-        """Takes over transactions that nobody works on."""
+        """Takes over transactions that have no owner now."""
         ...
 
     async def read(self, gid: str) -> GlobalTransaction | None:

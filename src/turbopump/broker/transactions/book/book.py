@@ -62,7 +62,7 @@ MAX_CLAIMED: Final = 64
 KEEP_ENDED_MS: Final = 24 * 3_600_000  # longer than any deadline: a late client is still told what counts
 MAX_ENDED: Final = 10_000
 DEADLINE: Final = "deadline"
-"""Who decided, when nobody did in time."""
+"""Who decided, if the deadline did."""
 
 
 class GlobalBook:
@@ -209,7 +209,7 @@ class GlobalBook:
     def claim(
         self, group: str, owner: str, now_ms: int, lease_ms: int, count: int = MAX_CLAIMED
     ) -> list[GlobalClaimed]:
-        """Returns changes that give `owner` transactions of the group that nobody works on, oldest first."""
+        """Returns changes that give `owner` transactions of the group without an owner, oldest first."""
         until = now_ms + _lease(lease_ms)
         free = (
             one
@@ -266,7 +266,7 @@ class GlobalBook:
         return [gid for gid, deadline in self._undecided.items() if deadline <= now_ms]
 
     def abort_overdue(self, gid: str, now_ms: int) -> GlobalDecided:
-        """Returns the change that aborts a transaction nobody decided in time; any client may claim it."""
+        """Returns the change that aborts a transaction not decided in time; any client may claim it."""
         known = self.transactions[gid]
         return GlobalDecided(
             now_ms,

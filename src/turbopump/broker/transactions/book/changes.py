@@ -52,7 +52,7 @@ class GlobalDecided(msgspec.Struct, frozen=True, omit_defaults=True, tag="decide
     deadline_ms: int = 0
     lease_until_ms: int = 0
     is_ended: bool = False
-    """There is nothing to carry out: an abort of what nobody had opened."""
+    """There is nothing to carry out: it was aborted without having been opened."""
 
 
 class GlobalClaimed(msgspec.Struct, frozen=True, tag="claimed"):

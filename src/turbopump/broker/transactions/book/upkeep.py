@@ -1,4 +1,4 @@
-"""Aborts global transactions that nobody decided in time, and forgets those that ended long ago.
+"""Aborts global transactions that were not decided in time, and forgets those that ended long ago.
 
 In: the time, and a notice of each transaction that will be due. Out: changes of the book, and the messages of
 what was aborted are rolled back. A book in which nothing will be due costs nothing.
@@ -25,7 +25,7 @@ TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 
 class GlobalUpkeep:
-    """Ends what nobody else ends in the book of global transactions, when it is due."""
+    """Ends transactions in the book of global transactions at their deadlines."""
 
     def __init__(
         self,

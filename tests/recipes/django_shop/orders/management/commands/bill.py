@@ -23,7 +23,7 @@ class Command(BaseCommand):
 
         @consumer.on("DjangoOrders")
         def bill(order: Order) -> None:
-            close_old_connections()  # handlers run in threads, whose database connections nobody else renews
+            close_old_connections()  # no request ends here, which would renew database connections
             self.stdout.write(f"billed {order.id}: {order.cents}")
             self.stdout.flush()
 

@@ -14,16 +14,16 @@ from turbopump.client.message import MessageExt
 T = TypeVar("T")
 
 
-class ReadingCore(Core, Protocol):
+class PullConsumerCore(Core, Protocol):
     """Interface of an async consumer that takes back messages which did not reach the caller."""
 
     def give_back(self, messages: Sequence[MessageExt]) -> None: ...
 
 
-R = TypeVar("R", bound=ReadingCore)
+R = TypeVar("R", bound=PullConsumerCore)
 
 
-class Reading(Face[R]):
+class PullConsumerFace(Face[R]):
     """Base of blocking consumers that return messages: an interrupted call gives its messages back."""
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -14,7 +14,7 @@ LOOK_S = 1.0  # an unlimited wait could not be interrupted on Windows
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Running(Face[C]):
+class ConsumerFace(Face[C]):
     """Base of blocking consumers with `run()`, which consumes until a signal or `close()`."""
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ from turbopump.client.produce.producer import Producer
 from turbopump.client.produce.transaction import AsyncTransaction, Decision, TransactionResult, as_decision
 
 
-class Transacting(Face[Producer]):
+class ProducerFace(Face[Producer]):
     """Base of the blocking producer with its methods for transactions."""
 
     def transaction(self, message: Message, *, check_after: int | None = None) -> "Transaction":
@@ -58,7 +58,7 @@ class Transacting(Face[Producer]):
 class Transaction:
     """One transaction of a blocking producer. Made by `producer.transaction(message)`."""
 
-    def __init__(self, producer: Transacting, core: AsyncTransaction) -> None:
+    def __init__(self, producer: ProducerFace, core: AsyncTransaction) -> None:
         self._producer = producer
         self._core = core
 
