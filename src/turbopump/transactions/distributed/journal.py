@@ -51,7 +51,10 @@ class Journal(Protocol):
     """Interface to the history of the global transactions of one group, and to their decisions."""
 
     async def open(self, gid: str, kind: GlobalKind, plan: str, deadline_ms: int = 0) -> GlobalTransaction:
-        """Opens a transaction, or returns one that was opened with the same kind and plan."""
+        """Opens a transaction, or returns one that was opened with the same kind and plan.
+
+        Its lease is 0 when another client owns it.
+        """
         ...
 
     async def append(
@@ -75,7 +78,10 @@ class Journal(Protocol):
         brokers: Sequence[str] = (),
         deadline_ms: int = 0,
     ) -> GlobalTransaction:
-        """Decides a transaction; returns it with the decision that counts. Raises InDoubt if unknown."""
+        """Decides a transaction; returns it with the decision that counts. Raises InDoubt if unknown.
+
+        A commit of one that was not opened must have a deadline, after which only an abort counts.
+        """
         ...
 
     async def claim(self, count: int) -> list[GlobalTransaction]:
