@@ -50,6 +50,9 @@ T = TypeVar("T")
 class Journal(Protocol):
     """Interface to the history of the global transactions of one group, and to their decisions."""
 
+    owner: str
+    """The name of this client, which the leases of its transactions have."""
+
     async def open(self, gid: str, kind: GlobalKind, plan: str, deadline_ms: int = 0) -> GlobalTransaction:
         """Opens a transaction, or returns one that was opened with the same kind and plan.
 
