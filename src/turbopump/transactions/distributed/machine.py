@@ -77,6 +77,33 @@ class GlobalOutcome(StrEnum):
     """The decision could not be asked for: recovery finds it later."""
 
 
+class RecordEvent(StrEnum):
+    """What machines write as `GlobalRecord.event`, and read when they are resumed."""
+
+    REGISTERED = "registered"
+    """TCC: a branch was added, before its Try; `data` is that of the Try."""
+    CONFIRMED = "confirmed"
+    CANCELLED = "cancelled"
+    DONE = "done"
+    """SAGA: a step, with its result as `data`."""
+    REFUSED = "refused"
+    """SAGA: a step that cannot be done, with the reason."""
+    BEGUN = "begun"
+    """SAGA: the pivot, before it is called."""
+    UNDONE = "undone"
+    """SAGA: a step was compensated."""
+    PRE_COMMIT = "precommit"
+    """3PC: all voted Yes."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    PARKED = "parked"
+    """A branch needs an operator, with the reason."""
+    SPLIT = "split"
+    """3PC: a participant had decided otherwise by itself."""
+    RESOLVED_DONE = "resolved-done"
+    """Written by the broker: an operator has done by hand what this branch needed."""
+
+
 # actions
 
 

@@ -188,9 +188,7 @@ class MemoryJournal:
         free.sort(key=lambda one: one.opened_ms)
         until = now_ms + _LEASE_MS
         return [
-            _copy(
-                self.book._put(replace(one, owner=self.owner, lease=one.lease + 1, lease_until_ms=until))
-            )
+            _copy(self.book._put(replace(one, owner=self.owner, lease=one.lease + 1, lease_until_ms=until)))
             for one in free[:count]
         ]
 
