@@ -3,7 +3,8 @@
     tp1.1c291ca3.6f1d2b0c94e87a53d2f0b1a4        the gid: version, group, chance; 37 ASCII characters
     formatID 0x7470, gtrid = gid, bqual = branch as an XA resource names it
 
-The mark of the group is in the gid, so that whoever finds a prepared branch in a database knows who may end it.
+The mark of the group is in the gid, so that whoever finds a prepared branch in a database knows who may
+end it.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Where a coordinator keeps the history of its global transactions: `Journal`, and that of the brokers.
 
-In: what a state machine wants kept. Out: the state that counts, which may have been decided by somebody else.
-A journal answers only what survives: what it has answered is never taken back. No rule of XA, TCC or SAGA
-belongs here.
+In: what a state machine wants kept. Out: the state that counts, which may have been decided by somebody
+else. A journal answers only what survives: what it has answered is never taken back. No rule of XA, TCC
+or SAGA belongs here.
 """
 
 import logging

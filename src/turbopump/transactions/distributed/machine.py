@@ -1,7 +1,7 @@
 """The values that the state machines of XA, 3PC, TCC and SAGA share: actions out, events in.
 
-A machine decides what is done next in one global transaction. It has no clock, no network and no chance: it
-returns actions, which `driver.py` carries out, and takes what came of them as events.
+A machine decides what is done next in one global transaction. It has no clock, no network and no chance:
+it returns actions, which `driver.py` carries out, and takes what came of them as events.
 
     coordinator ──BlockLeft──▶ machine ──CallBranch──▶ participant (RM)
                                   │  ▲                      │
@@ -9,8 +9,8 @@ returns actions, which `driver.py` carries out, and takes what came of them as e
                                   ▼
                              journal (TC)
 
-The order of a list of actions is binding: what stands behind a `Keep` or a `Decide` is carried out when that
-is stored. So a machine persists before it acts by writing one before the other.
+The order of a list of actions is binding: what stands behind a `Keep` or a `Decide` is carried out when
+that is stored. So a machine persists before it acts by writing one before the other.
 """
 
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Action: have the journal decide. Answered by Decided with the decision that counts, or DecisionUnknown."""
+    """Action: have the journal decide. Answered by Decided, with what counts, or DecisionUnknown."""
 
     decision: GlobalDecision
     branches: tuple[str, ...] = ()

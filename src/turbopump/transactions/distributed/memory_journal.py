@@ -1,8 +1,8 @@
 """A journal in memory: for simulations, tests and programs that show a protocol without a broker.
 
-`MemoryBook` follows the rules of the broker's book (`broker/transactions/book/`, checked against it by a test):
-the first decision counts, leases fence, an end follows a decision. It survives nothing. Several journals, one
-for each client, share it.
+`MemoryBook` follows the rules of the broker's book (`broker/transactions/book/`, checked against it by a
+test): the first decision counts, leases fence, an end follows a decision. It survives nothing. Several
+journals, one for each client, share it.
 """
 
 from collections.abc import Sequence

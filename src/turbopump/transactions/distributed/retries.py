@@ -48,5 +48,7 @@ class Retry:
 
 FOR_EVER = Retry(attempts=None)
 """Phase 2 of XA: a decision is carried out, however long it takes."""
+STEP = Retry()
+"""The steps of a saga, unless they are declared with another one."""
 CONFIRM = Retry(attempts=20)
 """Confirm and Cancel of TCC: about an hour, then an operator is asked."""

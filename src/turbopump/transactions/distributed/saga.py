@@ -5,11 +5,11 @@
        ├─ the pivot is done ──────┘   ▼
        └─ a step is refused ──▶ compensating, in reverse of the graph ──▶ finished
 
-A step begins when all that it comes after are done; its result is stored before what comes after it begins. The
-turn is a decision: stored before the first compensation, or, behind the pivot, the one after which nothing is
-compensated. A step is called at least once, and so is its compensation: whoever goes on with a saga calls what
-has no record. A compensation goes to every step that may have begun, also to one that was refused: the
-participant's fence makes it empty, and bars a call that comes later.
+A step begins when all that it comes after are done; its result is stored before what comes after it
+begins. The turn is a decision: stored before the first compensation, or, behind the pivot, the one after
+which nothing is compensated. A step is called at least once, and so is its compensation: whoever goes on
+with a saga calls what has no record. A compensation goes to every step that may have begun, also to one
+that was refused: the participant's fence makes it empty, and bars a call that comes later.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ from turbopump.transactions.distributed.machine import (
     Wait,
     impossible,
 )
-from turbopump.transactions.distributed.retries import CONFIRM, Retry
+from turbopump.transactions.distributed.retries import CONFIRM, STEP, Retry
 
 MAX_STEPS = 64
 """Of one saga: as many branches as a decision can name."""
@@ -61,7 +61,7 @@ class SagaStep:
     has_undo: bool = True
     is_pivot: bool = False
     """When it is done, the saga can only go forward."""
-    retry: Retry = Retry()
+    retry: Retry = STEP
     undo_retry: Retry = CONFIRM
 
 
@@ -225,10 +225,9 @@ class SagaMachine:
         done = set(self.results)
         if len(done) == len(self.graph.steps) and self.decision is GlobalDecision.COMMIT:
             return self._finish(GlobalOutcome.COMMITTED)
-        is_past_pivot = not self.graph.pivot or self.graph.pivot in done
-        if is_past_pivot and self.decision is GlobalDecision.NONE:
-            if self.graph.pivot or len(done) == len(self.graph.steps):
-                return self._decide(GlobalDecision.COMMIT)
+        has_turned = self.graph.pivot in done if self.graph.pivot else len(done) == len(self.graph.steps)
+        if has_turned and self.decision is GlobalDecision.NONE:
+            return self._decide(GlobalDecision.COMMIT)
         busy = self._running | self._paused | set(self.parked)
         calls: list[MachineAction] = []
         for name in self.graph.ready(done):

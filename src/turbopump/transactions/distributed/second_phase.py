@@ -1,8 +1,8 @@
 """Carries out a decision at the branches of a transaction: calls, retries, and what must be parked.
 
-Used by the machines of XA, 3PC and TCC; like them without clock and network. A decision is never turned into the
-other one: a branch that fails is asked again until it is done, or until the policy says that an operator must
-look.
+Used by the machines of XA, 3PC and TCC; like them without clock and network. A decision is never turned
+into the other one: a branch that fails is asked again until it is done, or until the policy says that an
+operator must look.
 """
 
 from collections import Counter

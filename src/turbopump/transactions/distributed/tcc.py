@@ -5,11 +5,11 @@
       │                                           │
       └─ a Try refused or unknown, the block failed, the deadline ┘
 
-A branch is registered in the journal before its Try is called: otherwise nobody would cancel it. The decision is
-stored before the first Confirm or Cancel. Ends of branches are stored together, at the latest with the end: one
-that is lost is asked for again. Confirm and Cancel may not be refused: they are tried again, and parked when the
-policy gives up. A Cancel goes to every registered branch, also to one
-whose Try was refused or may never have come: the participant's fence makes it empty, and bars a Try that comes
+A branch is registered in the journal before its Try is called: otherwise nobody would cancel it. The
+decision is stored before the first Confirm or Cancel. Ends of branches are stored together, at the latest
+with the end: one that is lost is asked for again. Confirm and Cancel may not be refused: they are tried
+again, and parked when the policy gives up. A Cancel goes to every registered branch, also to one whose
+Try was refused or may never have come: the participant's fence makes it empty, and bars a Try that comes
 later.
 """
 

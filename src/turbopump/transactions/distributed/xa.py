@@ -1,16 +1,15 @@
-"""XA: two-phase commit with presumed abort, as a state machine of the client that opened the transaction (TM).
+"""XA: two-phase commit with presumed abort, as a state machine of the client that opened it (TM).
 
-    new ──PREPARE all──▶ preparing ──all Yes──▶ deciding ──Decided──▶ ending ──HaveCommitted from all──▶ finished
-     │                      │ a No, a fault,                            ▲
-     │                      │ the deadline                              │
-     │                      └───────────ROLL_BACK all, nothing kept─────┤
-     └─one branch: COMMIT_ONE_PHASE (nobody decides but the branch)     │
-                            last resource: its COMMIT_ONE_PHASE decides ┘
+    new ──PREPARE all──▶ preparing ──all Yes──▶ deciding ──Decided──▶ ending ──HaveCommitted──▶ finished
+     │                      │    │                                      ▲       from all           ▲
+     │                      │    └─last resource: its commit decides────┤                          │
+     │                      └─a No, a fault, the deadline: ROLL_BACK────┘                          │
+     └─one branch: COMMIT_ONE_PHASE, nobody decides but the branch─────────────────────────────────┘
 
-A branch is prepared before the decision is asked for, and the decision is on the broker's disk before the first
-branch commits. An abort by the TM itself is not written, unless the transaction was opened: what nobody has
-decided is aborted by whoever finds its branches, by writing an abort. When the answer of the journal is lost,
-nothing is rolled back: the transaction is in doubt, and recovery asks again.
+A branch is prepared before the decision is asked for, and the decision is on the broker's disk before the
+first branch commits. An abort by the TM itself is not written, unless the transaction was opened: what
+nobody has decided is aborted by whoever finds its branches, by writing an abort. When the answer of the
+journal is lost, nothing is rolled back: the transaction is in doubt, and recovery asks again.
 """
 
 from collections.abc import Callable, Sequence
