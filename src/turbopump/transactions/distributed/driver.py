@@ -12,8 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from turbopump.protocol.errors import Fenced
-from turbopump.protocol.errors import Refused as ServerRefused
+from turbopump.protocol.errors import Fenced, Refused
 from turbopump.protocol.global_transactions import (
     GlobalDecision,
     GlobalRecord,
@@ -40,7 +39,7 @@ from turbopump.transactions.distributed.machine import (
     RecordEvent,
     Wait,
 )
-from turbopump.transactions.errors import Contradicted, InDoubt, Later, NotTried, Parked, Refused
+from turbopump.transactions.errors import Contradicted, Declined, InDoubt, Later, NotTried, Parked
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +162,7 @@ class Drive:
         except Fenced as fenced:
             log.info("Transaction %s: another client goes on with it: %s", self.gid, fenced)
             return self._stopped(str(fenced))
-        except (ServerRefused, OSError) as error:
+        except (Refused, OSError) as error:
             log.warning("Transaction %s: the journal does not take a record: %s", self.gid, error)
             return self._stopped(str(error))
         self._kept_ms = now_ms
@@ -190,7 +189,7 @@ class Drive:
                 self._brokers(),
                 self._deadline_ms,
             )
-        except (InDoubt, ServerRefused, OSError) as error:
+        except (InDoubt, Refused, OSError) as error:
             return DecisionUnknown(str(error))
         self._adopt(found)
         log.debug("Transaction %s: %s, decided by %s", self.gid, found.decision, found.decided_by)
@@ -276,7 +275,7 @@ def answer_of_error(
         return BranchAnswered(
             call.branch, call.phase, BranchVerdict.LATER, reason=reason, after_s=error.seconds
         )
-    if isinstance(error, Refused) or (final and isinstance(error, final)):
+    if isinstance(error, Declined) or (final and isinstance(error, final)):
         return _answer(call, BranchVerdict.REFUSED, reason)
     if isinstance(error, (Parked, NotTried, Contradicted)):
         return _answer(call, BranchVerdict.PARK, reason)

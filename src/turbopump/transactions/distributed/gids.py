@@ -7,6 +7,7 @@ The mark of the group is in the gid, so that whoever finds a prepared branch in 
 end it.
 """
 
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
@@ -17,6 +18,15 @@ MAX_BRANCH_NAME: Final = 32
 """Characters of a resource's name; databases take 64 bytes."""
 DECIDED_BY_BOOK: Final = "tp1."
 DECIDED_BY_LAST_RESOURCE: Final = "tpl."
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """The name of one branch in a database."""
+
+    gid: str
+    branch: str
+    """The name of the resource."""
 
 
 def new_gid(group: str, chance: Chance, last_resource: bool = False) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from turbopump.protocol.errors import Fenced, IllegalOperation, QueryNotFound
+from turbopump.protocol.errors import Fenced, IllegalOperation, InvalidParameter, QueryNotFound
 from turbopump.protocol.global_transactions import (
     GlobalDecision,
     GlobalKind,
@@ -97,7 +97,7 @@ class MemoryJournal:
         self._check_same(known, kind)
         if known.plan != plan:
             raise IllegalOperation(f"transaction {gid} was opened with another plan: use another gid")
-        return _copy(known)
+        return self._answered(known)
 
     async def append(
         self,
@@ -155,6 +155,8 @@ class MemoryJournal:
         now_ms = self.book.now_ms()
         known = self.book.transactions.get(gid)
         if known is None:
+            if decision is GlobalDecision.COMMIT and not deadline_ms:
+                raise InvalidParameter(f"a commit of {gid}, which was not opened, must have a deadline")
             known = self._new(gid, kind, now_ms, deadline_ms)
             by = self.owner
             if decision is GlobalDecision.COMMIT and 0 < deadline_ms <= now_ms:
@@ -169,11 +171,11 @@ class MemoryJournal:
                     lease_until_ms=0,
                     owner=by,
                 )
-            return _copy(self.book._put(known))
+            return self._answered(self.book._put(known))
         self._check_same(known, kind)
         if known.decision is GlobalDecision.NONE:
             known = self.book._put(_decided(known, decision, self.owner, branches, brokers, now_ms))
-        return _copy(known)
+        return self._answered(known)
 
     async def claim(self, count: int) -> list[GlobalTransaction]:
         now_ms = self.book.now_ms()
@@ -185,7 +187,7 @@ class MemoryJournal:
             and one.lease_until_ms <= now_ms
             and one.next_try_ms <= now_ms
         ]
-        free.sort(key=lambda one: one.opened_ms)
+        free.sort(key=lambda one: max(one.lease_until_ms, one.next_try_ms))
         until = now_ms + _LEASE_MS
         return [
             _copy(self.book._put(replace(one, owner=self.owner, lease=one.lease + 1, lease_until_ms=until)))
@@ -196,6 +198,10 @@ class MemoryJournal:
         self.book.now_ms()
         known = self.book.transactions.get(gid)
         return None if known is None else _copy(self.book.known(gid, self.group))
+
+    def _answered(self, known: GlobalTransaction) -> GlobalTransaction:
+        """Returns what a client gets: another object; without the lease, if that belongs to another client."""
+        return _copy(known if known.owner == self.owner else replace(known, lease=0))
 
     def _new(
         self, gid: str, kind: GlobalKind, now_ms: int, deadline_ms: int, plan: str = ""
@@ -250,7 +256,7 @@ def _decided(
 
 
 def _copy(known: GlobalTransaction) -> GlobalTransaction:
-    """Returns what a client gets: another object, as from a broker."""
+    """Returns another object with the same records, as one that came from a broker."""
     return replace(known, records=list(known.records))
 
 

@@ -14,7 +14,7 @@ class Retry:
         Retry(attempts=5, first=0.5)  # pauses of 0.5, 1, 2 and 4 s
         Retry(attempts=None)          # for ever
 
-    `Refused` is final always, `Later` is not counted.
+    `Declined` is final always, `Later` is not counted.
     """
 
     attempts: int | None = 5
@@ -26,7 +26,7 @@ class Retry:
     longest: float = 300.0
     """No pause is longer, in seconds."""
     final: tuple[type[Exception], ...] = ()
-    """Exceptions of the participant that mean No, as Refused does."""
+    """Exceptions of the participant that mean No, as Declined does."""
 
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 1:
