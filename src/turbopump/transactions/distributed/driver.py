@@ -51,7 +51,7 @@ MAX_TEXT_BYTES = 1024
 MAX_DATA_BYTES = 15 << 10
 """Of what a Try or a step returns: it must fit into one record of the book."""
 
-_REASONS = (RecordEvent.PARKED, RecordEvent.REFUSED, RecordEvent.SPLIT)
+_REASONS = (RecordEvent.PARKED, RecordEvent.REFUSED, RecordEvent.FAILED, RecordEvent.SPLIT)
 _RENEW = Due("renew the lease")
 
 CallParticipant = Callable[[CallBranch], Awaitable[BranchAnswered]]

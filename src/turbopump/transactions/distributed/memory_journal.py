@@ -200,7 +200,7 @@ class MemoryJournal:
         return None if known is None else _copy(self.book.known(gid, self.group))
 
     def _answered(self, known: GlobalTransaction) -> GlobalTransaction:
-        """Returns what a client gets: another object; without the lease, if that belongs to another client."""
+        """Returns what a client gets: another object, without a lease that is not its own."""
         return _copy(known if known.owner == self.owner else replace(known, lease=0))
 
     def _new(

@@ -156,6 +156,8 @@ class SagaMachine:
         self._resumed = known
         self._begun: set[str] = set()
         """Steps that were called, or may have been by a former owner."""
+        self._refused: set[str] = set()
+        """Steps of which it is certain that they were not done."""
         self._undone: set[str] = set()
         self._running: set[str] = set()
         self._paused: set[str] = set()
@@ -179,9 +181,11 @@ class SagaMachine:
             match one.event:
                 case RecordEvent.DONE:
                     self.results[one.branch] = one.data
-                case RecordEvent.REFUSED:
+                case RecordEvent.REFUSED | RecordEvent.FAILED:
                     self.reason = self.reason or one.data
                     self._begun.add(one.branch)
+                    if one.event == RecordEvent.REFUSED:
+                        self._refused.add(one.branch)
                 case RecordEvent.BEGUN:
                     self._begun.add(one.branch)
                 case RecordEvent.UNDONE:
@@ -271,16 +275,17 @@ class SagaMachine:
             case BranchVerdict.FAILED:
                 return self._failed(event)
             case BranchVerdict.REFUSED:
-                return self._refused(event)
+                self._refused.add(event.branch)
+                return self._give_up(event)
             case BranchVerdict.PARK:
-                return self._parked(event) if not self._may_turn else self._refused(event)
+                return self._give_up(event)
 
     def _failed(self, event: BranchAnswered) -> list[MachineAction]:
         self._failures[event.branch] += 1
         if self.reason and self._may_turn:
             return self._go_on()
         pause = self.graph.by_name[event.branch].retry.pause(self._failures[event.branch])
-        return self._refused(event) if pause is None else self._pause(event, pause)
+        return self._give_up(event) if pause is None else self._pause(event, pause)
 
     def _pause(self, event: BranchAnswered, pause: float) -> list[MachineAction]:
         self._paused.add(event.branch)
@@ -290,13 +295,16 @@ class SagaMachine:
         self._errors[event.branch] = event.reason
         return [Keep(error=self.error, next_try_s=0.0 if self._running else pause), wait]
 
-    def _refused(self, event: BranchAnswered) -> list[MachineAction]:
+    def _give_up(self, event: BranchAnswered) -> list[MachineAction]:
         """Turns to compensation; behind the pivot, where that cannot be, an operator must look."""
         if not self._may_turn:
             return self._parked(event)
         reason = f"{event.branch}: {event.reason or event.verdict.value}"
         self._turn(reason)
-        record = GlobalRecord(RecordEvent.REFUSED, event.branch, reason)
+        is_refused = event.verdict is BranchVerdict.REFUSED
+        record = GlobalRecord(
+            RecordEvent.REFUSED if is_refused else RecordEvent.FAILED, event.branch, reason
+        )
         return [Keep((record,), error=self.error), *self._go_on()]
 
     def _turn(self, reason: str) -> None:
@@ -377,7 +385,7 @@ class SagaMachine:
                 continue
             actions += self._undo(step)
             left = self._begun - self._undone
-        if left and (actions or self._running or self._paused):
+        if left and (self._running or self._paused):
             return actions
         end = self._park() if left else self._finish(GlobalOutcome.ABORTED)
         return [*actions, *end]
@@ -386,11 +394,11 @@ class SagaMachine:
         if step.has_undo:
             self._running.add(step.name)
             return [CallBranch(step.name, Phase.UNDO, self.results.get(step.name, ""))]
-        if step.is_pivot:
+        if step.is_pivot and step.name not in self._refused:
             reason = "the pivot may be done, and has no undo"
             self.parked[step.name] = self._errors[step.name] = reason
             return [Keep((GlobalRecord(RecordEvent.PARKED, step.name, reason),), error=self.error)]
-        self._undone.add(step.name)  # it declares no undo: it leaves nothing behind
+        self._undone.add(step.name)  # it leaves nothing behind: it has no undo, or is a pivot that was refused
         return []
 
     def _undone_or_not(self, event: BranchAnswered) -> list[MachineAction]:
