@@ -218,8 +218,11 @@ class GlobalsWorld:
             for known in list(self.tc.book.transactions.values()):
                 if known.state is GlobalState.PARKED:
                     await self._repair(known)
-                elif known.state is GlobalState.OPEN and self.chance.random() < 0.05:
+                elif known.state is GlobalState.OPEN and not self.plans[known.gid].last and self._rarely():
                     await self._resolve(known.gid, "abort")
+
+    def _rarely(self) -> bool:
+        return self.chance.random() < 0.05
 
     async def _repair(self, known: GlobalTransaction) -> None:
         """Does by hand what the pivot of an aborted saga needs, and has the rest tried again."""

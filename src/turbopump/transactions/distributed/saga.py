@@ -375,20 +375,23 @@ class SagaMachine:
 
     def _go_back(self) -> list[MachineAction]:
         """Calls the compensations whose turn it is: of what nothing that has begun comes after any more."""
-        left = self._begun - self._undone
         actions: list[MachineAction] = []
-        for step in reversed(self.graph.steps):
-            name = step.name
-            if name not in left or name in self._running | self._paused or name in self.parked:
-                continue
-            if any(name in self.graph.before(other) for other in left):
-                continue
-            actions += self._undo(step)
-            left = self._begun - self._undone
-        if left and (self._running or self._paused):
+        while (ready := self._next_to_undo()) is not None:
+            actions += self._undo(ready)
+        if self._running or self._paused:
             return actions
-        end = self._park() if left else self._finish(GlobalOutcome.ABORTED)
-        return [*actions, *end]
+        left = self._begun - self._undone
+        return [*actions, *(self._park() if left else self._finish(GlobalOutcome.ABORTED))]
+
+    def _next_to_undo(self) -> SagaStep | None:
+        """Returns a step whose compensation can be called now; None: there is none."""
+        left = self._begun - self._undone
+        busy = self._running | self._paused | set(self.parked)
+        for step in reversed(self.graph.steps):
+            is_free = step.name in left and step.name not in busy
+            if is_free and not any(step.name in self.graph.before(other) for other in left):
+                return step
+        return None
 
     def _undo(self, step: SagaStep) -> list[MachineAction]:
         if step.has_undo:
