@@ -16,6 +16,7 @@ WORLDS = {
     "groups": "tests.simulation.groups",
     "transactions": "tests.simulation.transactions",
     "ledger": "tests.simulation.ledger",
+    "globals": "tests.simulation.globals",
     "timers": "tests.simulation.timers",
     "cluster": "tests.simulation.cluster",
     "raft": "tests.simulation.raft",
@@ -62,8 +63,8 @@ def _begin(is_verbose: bool) -> None:
     logging.basicConfig(level=level, format="%(name)s: %(message)s")
 
 
-def _run(world: str) -> Callable[[int], None]:
-    run: Callable[[int], None] = importlib.import_module(WORLDS[world]).run
+def _run(world: str) -> Callable[[int], object]:
+    run: Callable[[int], object] = importlib.import_module(WORLDS[world]).run
     return run
 
 

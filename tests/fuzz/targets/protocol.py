@@ -9,10 +9,16 @@ import msgspec
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 
+from turbopump.broker.transactions.book.book import GlobalBook
 from turbopump.broker.transactions.book.changes import (
+    GlobalAppended,
+    GlobalClaimed,
+    GlobalDecided,
     GlobalForgotten,
     GlobalKept,
     GlobalKeptRecords,
+    GlobalOpened,
+    GlobalResolved,
     read_global_change,
 )
 from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, read_change
@@ -272,6 +278,39 @@ def global_body(data: bytes) -> None:
     assert read(msgspec.json.encode(found)) == found
 
 
+def global_book(data: bytes) -> None:
+    """Each line is a stored change; snapshots of all transactions make the same book again."""
+    book = GlobalBook()
+    for line in data.splitlines():
+        book.apply(read_global_change(line))
+    again = GlobalBook()
+    for gid in book.transactions:
+        for change in book.snapshot(gid):
+            again.apply(read_global_change(msgspec.json.encode(change)))
+    assert again.transactions == book.transactions
+    assert (
+        again.open_count == book.open_count == sum(one.state != "ended" for one in book.transactions.values())
+    )
+    assert again.next_due() == book.next_due()
+
+
+def _global_changes() -> Iterator[bytes]:
+    kind, record = (
+        global_transactions.GlobalKind.XA,
+        global_transactions.GlobalRecord("prepared", "icbc"),
+    )
+    commit, ended = global_transactions.GlobalDecision.COMMIT, global_transactions.GlobalState.ENDED
+    changes = [
+        GlobalOpened(1, "gid", "bank", kind, "tm", 2, 3, "{}"),
+        GlobalClaimed(2, "gid", "other", 2, 9),
+        GlobalDecided(2, "gid", "bank", kind, commit, "tm", ("icbc",)),
+        GlobalResolved(3, "gid", record),
+        GlobalAppended(4, "gid", (record,), 5, ended, "committed"),
+        GlobalDecided(4, "other", "bank", kind, commit, "tm", deadline_ms=9),
+    ]
+    yield b"\n".join(map(msgspec.json.encode, changes))
+
+
 def _global_bodies() -> Iterator[bytes]:
     kind, record = (
         global_transactions.GlobalKind.TCC,
@@ -339,6 +378,7 @@ TARGETS = {
     "properties": Target(property_string, _property_strings, (), PROPERTY_WORDS),
     "batch": Target(batches, _batches, (BrokenBody,)),
     "ledger": Target(ledger_body, _ledger_bodies, (BrokenBody,), JSON_WORDS),
+    "global-book": Target(global_book, _global_changes, (BrokenBody,), JSON_WORDS),
     "global-transactions": Target(global_body, _global_bodies, (BrokenBody,), JSON_WORDS),
     "dialect": Target(json_dialect, _json_bodies, (BrokenBody,), JSON_WORDS),
     "body": Target(body, _bodies, (BrokenBody,), JSON_WORDS),

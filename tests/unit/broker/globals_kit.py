@@ -40,7 +40,14 @@ async def append(desk: Desk, *events: str, gid: str = GID, **fields: Any) -> Com
 
 
 async def decide(desk: Desk, decision: str, gid: str = GID, **fields: Any) -> GlobalTransaction:
-    fields = {"gid": gid, "kind": "tcc", "decision": decision, "owner": "tm"} | fields
+    deadline_ms = desk.disk.clock.now_ms() + 60_000
+    fields = {
+        "gid": gid,
+        "kind": "tcc",
+        "decision": decision,
+        "owner": "tm",
+        "deadlineMs": deadline_ms,
+    } | fields
     answer = await ask(desk, RequestCode.GLOBAL_DECIDE, **fields)
     assert answer.code == OK, answer.remark
     return wire.read_transaction(answer.body)

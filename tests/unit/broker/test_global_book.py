@@ -97,7 +97,7 @@ def test_the_first_decision_counts() -> None:
 
 def test_a_commit_of_what_was_not_opened_is_one_write() -> None:
     bench = Bench()
-    known = bench.decide(COMMIT, branches=("a", "b"), by="tm")
+    known = bench.decide(COMMIT, branches=("a", "b"), by="tm", deadline_ms=NOW + 1)
     assert (known.state, known.lease, known.owner) == (DECIDED, 1, "tm")
     assert len(bench.stored) == 1
 
@@ -106,6 +106,57 @@ def test_an_abort_of_what_nobody_opened_leaves_a_mark_for_a_late_commit() -> Non
     bench = Bench()
     assert bench.decide(ABORT, by="sweep").state is ENDED
     assert bench.decide(COMMIT, by="slow").decision is ABORT
+
+
+def test_a_commit_of_what_was_not_opened_must_have_a_deadline() -> None:
+    """Without one it could come after the abort of a sweep has been forgotten."""
+    bench = Bench()
+    with pytest.raises(InvalidParameter, match="must have a deadline"):
+        bench.decide(COMMIT)
+    assert bench.book.transactions == {}
+
+
+def test_an_abort_is_remembered_until_no_late_commit_can_come_however_many_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_ENDED", 0)
+    bench = Bench()
+    bench.decide(ABORT, gid="swept", by="sweep", deadline_ms=NOW + 1)  # its own deadline says nothing
+    for gid in ("one", "two"):
+        bench.decide(COMMIT, gid=gid, deadline_ms=NOW + 1)
+        bench.append(gid=gid, state="ended")
+    assert [one.gid for one in bench.book.forgettable(NOW, 10)] == ["one", "two"]
+    assert [one.gid for one in bench.book.forgettable(NOW + MAX_DEADLINE_MS - 1, 10)] == ["one", "two"]
+    assert [one.gid for one in bench.book.forgettable(NOW + MAX_DEADLINE_MS, 10)] == ["one", "two", "swept"]
+    assert bench.decide(COMMIT, gid="swept", deadline_ms=NOW + MAX_DEADLINE_MS).decision is ABORT
+
+
+def test_what_was_aborted_is_forgotten_at_its_deadline_when_there_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_ENDED", 0)
+    bench = Bench()
+    bench.open(deadline_ms=NOW + 5000)
+    bench.decide(ABORT)
+    bench.append(state="ended")
+    assert bench.book.next_due() == NOW + 5000
+    assert bench.book.forgettable(NOW + 4999, 10) == []
+    assert len(bench.book.forgettable(NOW + 5000, 10)) == 1
+
+
+def test_a_full_book_takes_aborts_of_what_a_sweep_found_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN", 1)
+    monkeypatch.setattr(module, "MAX_ABORTED", 2)
+    bench = Bench()
+    bench.open("open")
+    with pytest.raises(SystemBusy, match="have not ended"):
+        bench.decide(COMMIT, gid="other", deadline_ms=NOW + 1)
+    for gid in ("a", "b"):
+        assert bench.decide(ABORT, gid=gid).state is ENDED
+    with pytest.raises(SystemBusy, match="remembered"):
+        bench.decide(ABORT, gid="c")
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -124,10 +175,11 @@ def test_nobody_decided_in_time() -> None:
     bench.open("decided", deadline_ms=NOW + 5000)
     bench.open("without")
     bench.decide(COMMIT, gid="decided")
-    assert bench.book.overdue(NOW + 4999) == []
-    assert bench.book.overdue(NOW + 5000) == ["g"]
+    assert bench.book.overdue(NOW + 4999, 10) == []
+    assert bench.book.overdue(NOW + 5000, 0) == []
+    assert bench.book.overdue(NOW + 5000, 10) == ["g"]
     bench.apply(bench.book.abort_overdue("g", NOW + 5000))
-    assert bench.book.overdue(NOW + 5000) == []
+    assert bench.book.overdue(NOW + 5000, 10) == []
     assert bench.book.transactions["g"].decision is ABORT
 
 
@@ -164,6 +216,11 @@ def test_the_same_append_twice_adds_once_and_another_one_is_refused() -> None:
         bench.append("other", length=0)
     with pytest.raises(IllegalOperation, match="read it again"):
         bench.append("other", length=2)
+    with pytest.raises(InvalidParameter, match="0 or more, got -1"):
+        bench.append("tried", length=-1)
+    bench.append("confirmed", "closed")
+    with pytest.raises(IllegalOperation, match="read it again"):
+        bench.append("confirmed", length=1)  # only the first of two
 
 
 def test_a_transaction_ends_only_after_its_decision_and_only_once() -> None:
@@ -218,21 +275,25 @@ def test_an_operator_fences_the_owner_and_cannot_contradict_a_decision_by_accide
 def test_ended_ones_are_kept_for_a_day_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for gid in ("a", "b", "c"):
-        bench.decide(ABORT, gid=gid)
+        bench.decide(COMMIT, gid=gid, deadline_ms=bench.now + 1)
+        bench.append(gid=gid, state="ended")
         bench.now += 1000
     assert bench.book.forgettable(NOW + KEEP_ENDED_MS - 1, 10) == []
     assert [one.gid for one in bench.book.forgettable(NOW + KEEP_ENDED_MS + 1000, 10)] == ["a", "b"]
     assert [one.gid for one in bench.book.forgettable(NOW + KEEP_ENDED_MS + 1000, 1)] == ["a"]
+    assert bench.book.next_due() == NOW + KEEP_ENDED_MS
     monkeypatch.setattr(module, "MAX_ENDED", 1)
-    found = bench.book.forgettable(NOW, 10)
+    assert bench.book.next_due() == bench.book.due("c") == NOW
+    found = bench.book.forgettable(bench.now, 10)
     assert [one.gid for one in found] == ["a", "b"]
     bench.apply(*found)
     assert list(bench.book.transactions) == ["c"]
 
 
 def test_messages_follow_the_decision() -> None:
-    def judged(gid: str) -> HalfDecision | None:
-        return verdict(bench.book.view(gid, "home"), LedgerStamp("global/bank/" + gid, 0, "-", gid, "home"))
+    def judged(gid: str, group: str = "bank") -> HalfDecision | None:
+        stamp = LedgerStamp(f"global/{group}/{gid}", 0, "-", gid, "home")
+        return verdict(bench.book.view(gid, group, "home"), stamp)
 
     bench = Bench()
     for gid in ("open", "committed", "aborted"):
@@ -243,6 +304,7 @@ def test_messages_follow_the_decision() -> None:
     assert judged("committed") is HalfDecision.COMMIT
     assert judged("aborted") is HalfDecision.ROLLBACK
     assert judged("forgotten") is HalfDecision.ROLLBACK
+    assert judged("committed", "other") is HalfDecision.ROLLBACK
 
 
 @pytest.mark.parametrize(
@@ -280,7 +342,48 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemBusy):
         bench.open("other")
     with pytest.raises(SystemBusy):
-        bench.decide(COMMIT, gid="other")
+        bench.decide(COMMIT, gid="other", deadline_ms=NOW + 1)
+
+
+def test_plans_and_records_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HISTORY_BYTES", 200)
+    bench = Bench()
+    bench.open(plan="x" * 50)
+    bench.append("tried")
+    with pytest.raises(IllegalOperation, match="at most 200 bytes, got"):
+        bench.append("tried again")
+    bench.decide(COMMIT)
+    bench.append(state="ended", outcome="committed")
+    monkeypatch.setattr(module, "MAX_BOOK_BYTES", 100)
+    with pytest.raises(SystemBusy, match="have 124 bytes"):
+        bench.open("other")
+    assert bench.book.next_due() == NOW
+    bench.apply(*bench.book.forgettable(NOW, 10))
+    bench.open("other")
+
+
+def test_large_ones_are_claimed_in_several_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CLAIMED_BYTES", 100)
+    bench = Bench()
+    for gid in "abc":
+        bench.open(gid, plan="x" * 60)
+    bench.now += LEASE_MS
+    assert [[one.gid for one in bench.claim()] for _ in range(4)] == [["a"], ["b"], ["c"], []]
+
+
+def test_an_owner_or_a_broker_without_a_usable_name_is_refused() -> None:
+    bench = Bench()
+    for owner in ("", "x" * 1025):
+        with pytest.raises(InvalidParameter, match="owner"):
+            bench.open(owner=owner)
+        with pytest.raises(InvalidParameter, match="owner"):
+            bench.claim(owner)
+        with pytest.raises(InvalidParameter, match="owner"):
+            bench.decide(ABORT, by=owner)
+    with pytest.raises(InvalidParameter, match="name of a broker"):
+        bench.decide(ABORT, brokers=("x" * 1025,))
+    with pytest.raises(InvalidParameter, match="brokers at most"):
+        bench.decide(ABORT, brokers=("b",) * 1025)
 
 
 def test_one_of_another_group_is_not_shown_or_changed() -> None:
@@ -331,7 +434,7 @@ def _perform(bench: Bench, step: str, gid: str) -> None:
             case "append":
                 bench.append("event", gid=gid)
             case "commit" | "abort":
-                bench.decide(GlobalDecision(step), gid=gid)
+                bench.decide(GlobalDecision(step), gid=gid, deadline_ms=bench.now + 1)
             case "claim":
                 bench.claim()
             case "resolve":
@@ -360,7 +463,10 @@ def test_the_stored_changes_make_the_same_book_again_also_without_their_oldest_p
             again.apply(change)
         assert again.transactions == bench.book.transactions
         assert again.open_count == bench.book.open_count
-        assert again.overdue(NOW * 10) == bench.book.overdue(NOW * 10)
+        assert again.overdue(NOW * 10, 10) == bench.book.overdue(NOW * 10, 10)
+        assert again.next_due() == bench.book.next_due()
+        claims = [book.claim("bank", "x", NOW * 10, LEASE_MS) for book in (again, bench.book)]
+        assert claims[0] == claims[1]
 
 
 @given(steps=STEPS)

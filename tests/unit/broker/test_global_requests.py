@@ -1,16 +1,22 @@
 """Requests about global transactions, to a whole broker in memory."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.broker.delay_kit import restarts
 from tests.unit.broker.delay_retention_kit import fill
-from tests.unit.broker.desk import Desk, in_broker
+from tests.unit.broker.desk import CONFIG, Desk, in_broker
 from tests.unit.broker.globals_kit import GID, GROUP, LEASE_MS, append, ask, begun, decide, open_, read, write
 from tests.unit.broker.ledger_requests_kit import OK, a_day_passes, small
 from tests.unit.broker.writers import HOME, seen
 
+from turbopump.broker.acknowledgement import Acknowledgement
+from turbopump.broker.config import TransactionRules
+from turbopump.broker.transactions.book import book
 from turbopump.protocol import global_transactions as wire
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.global_transactions import GlobalDecision, GlobalRecord, GlobalState, ledger_id
@@ -177,3 +183,82 @@ async def test_an_operator_resolves_a_parked_transaction(
     assert "abort by ann" in caplog.text
     fields["action"] = "commit"
     assert (await ask(desk, RequestCode.GLOBAL_RESOLVE, **fields)).code == ResponseCode.ILLEGAL_OPERATION
+
+
+@in_broker()
+async def test_only_the_owner_of_a_transaction_gets_its_lease(desk: Desk) -> None:
+    await begun(desk)
+    assert (await open_(desk)).lease == 1
+    assert (await open_(desk, owner="second")).lease == 0
+    assert (await append(desk, "tried", lease=0)).code == ResponseCode.LEDGER_FENCED
+    assert (await decide(desk, "abort", owner="sweep")).lease == 0
+    assert (await decide(desk, "abort")).lease == 1
+
+
+@in_broker(flush_disk_type="SYNC_FLUSH")
+async def test_two_clients_that_claim_at_once_do_not_both_believe_to_have_it(desk: Desk) -> None:
+    """With a lease that is shorter than a sync, the second claims before the first is answered."""
+    await begun(desk)
+    await open_(desk, leaseMs=1)
+    await asyncio.sleep(1)
+
+    async def claim(owner: str, wait_s: float) -> list[str]:
+        await asyncio.sleep(wait_s)
+        answer = await ask(desk, RequestCode.GLOBAL_CLAIM, owner=owner, leaseMs=1)
+        return [one.owner for one in wire.read_transactions(answer.body)]
+
+    with slow_syncs(desk, 0.5):
+        owners = await asyncio.gather(claim("first", 0), claim("second", 0.1))
+    assert owners == [[], ["second"]]
+
+
+@contextlib.contextmanager
+def slow_syncs(desk: Desk, seconds: float) -> Iterator[None]:
+    sync = Acknowledgement.require_on_disk
+
+    async def slow(acknowledgement: Acknowledgement, end: int, what: str) -> None:
+        await asyncio.sleep(seconds)
+        await sync(acknowledgement, end, what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Acknowledgement, "require_on_disk", slow)
+        yield
+
+
+@in_broker()
+async def test_an_operator_finds_a_transaction_without_knowing_its_group(desk: Desk) -> None:
+    await begun(desk)
+    await open_(desk)
+    answer = await ask(desk, RequestCode.GLOBAL_READ, gid=GID, group="")
+    assert wire.read_transaction(answer.body).group == GROUP
+    answer = await ask(desk, RequestCode.GLOBAL_READ, gid=GID, group="other")
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+
+
+@in_broker()
+async def test_many_that_end_at_once_do_not_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book, "MAX_ENDED", 10)
+    await begun(desk)
+    for number in range(1000):
+        await decide(desk, "commit", f"g{number}")
+        assert (await append(desk, gid=f"g{number}", state="ended")).code == OK
+    await asyncio.sleep(1.5)
+    there = wire.read_transactions((await ask(desk, RequestCode.GLOBAL_READ)).body)
+    assert sorted(one.gid for one in there) == [f"g{number}" for number in range(990, 1000)]
+
+
+@in_broker(config=replace(CONFIG, transactions=TransactionRules(id_retention_hours=1)))
+async def test_the_home_of_a_group_does_not_expire_and_is_not_forgotten_while_it_is_used(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await begun(desk)
+    await open_(desk)
+    await asyncio.sleep(3 * 3600)
+    assert "has expired" not in caplog.text
+    home = {"id": ledger_id(GROUP)}
+    refused = await desk.ask(RequestCode.LEDGER_FORGET, home)
+    assert refused.code == ResponseCode.ILLEGAL_OPERATION
+    assert "have not ended" in (refused.remark or "")
+    await decide(desk, "abort")
+    assert (await append(desk, state="ended")).code == OK
+    assert (await desk.ask(RequestCode.LEDGER_FORGET, home)).code == OK

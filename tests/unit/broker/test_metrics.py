@@ -483,10 +483,16 @@ async def test_global_transactions_are_counted_by_kind_and_state() -> None:
         await globals_kit.decide(desk, "abort", "never-opened")
         await globals_kit.decide(desk, "commit", "third")
         await globals_kit.append(desk, gid="third", state="ended", outcome="committed")
+        await globals_kit.open_(desk, "fourth")
+        await globals_kit.append(desk, gid="fourth", state="parked")
+        await globals_kit.decide(desk, "commit", "fifth")
+        await globals_kit.append(desk, gid="fifth", state="ended", outcome="any text")
         now = await scrape(desk)
         assert value(now["turbopump_global_open"], kind="tcc", state="open") == 1
         assert value(now["turbopump_global_open"], kind="tcc", state="decided") == 1
         assert value(now["turbopump_global_oldest_seconds"], kind="tcc") == 7
         assert value(now["turbopump_global_ended_total"], kind="tcc", outcome="aborted") == 1
-        assert value(now["turbopump_global_ended_total"], kind="tcc", outcome="committed") == 1
-        assert value(now["turbopump_global_seconds"], "_count", kind="tcc") == 2
+        assert value(now["turbopump_global_ended_total"], kind="tcc", outcome="committed") == 2
+        assert value(now["turbopump_global_seconds"], "_count", kind="tcc") == 3
+        assert value(now["turbopump_global_parked"], kind="tcc") == 1
+        assert value(now["turbopump_global_parked"], kind="xa") == 0

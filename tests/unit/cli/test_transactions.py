@@ -1,15 +1,14 @@
 """`turbopump transactions` against a cluster in memory."""
 
-import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.kit import virtual
+from tests.unit.cli.transactions_kit import run
 
 from turbopump import Decision, Message
-from turbopump.cli import transactions
 from turbopump.cli.failures import CommandFailure
 from turbopump.client.admin import Admin
 from turbopump.client.produce.ledger import Ledger
@@ -17,12 +16,6 @@ from turbopump.testing import AsyncCluster
 from turbopump.testing.loop import run_virtual
 
 Capture = pytest.CaptureFixture[str]
-
-
-async def run(admin: Admin, *words: str) -> int:
-    parser = argparse.ArgumentParser()
-    transactions.add_arguments(parser)
-    return await transactions.carry_out(parser.parse_args(words), admin)
 
 
 answer: list[Decision] = []

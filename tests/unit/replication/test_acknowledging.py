@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kit import virtual
-from tests.unit.broker import producers, writers
+from tests.unit.broker import globals_kit, producers, writers
 from tests.unit.broker.desk import letters
 from tests.unit.broker.timers_kit import now_ms, recall
 from tests.unit.replication.kit import BrokerDesk, Node, Pair, pair
@@ -105,6 +105,24 @@ async def decided(desk: BrokerDesk, state: State) -> Command:
     return await writers.decide(desk, 0, "t1")
 
 
+async def bank_at_home(desk: BrokerDesk) -> None:
+    await globals_kit.begun(desk)
+    await globals_kit.open_(desk)
+
+
+async def decided_globally(desk: BrokerDesk, state: State) -> Command:
+    fields = {"gid": globals_kit.GID, "kind": "tcc", "decision": "commit", "owner": "tm"}
+    return await globals_kit.ask(desk, RequestCode.GLOBAL_DECIDE, **fields)
+
+
+async def with_a_record(desk: BrokerDesk, state: State) -> Command:
+    return await globals_kit.append(desk, "tried")
+
+
+async def opened_globally(desk: BrokerDesk, state: State) -> Command:
+    return await globals_kit.ask(desk, RequestCode.GLOBAL_OPEN, b"", gid="other", kind="tcc", owner="tm")
+
+
 WAYS: dict[str, tuple[Setup, Act]] = {
     "plain send": (nothing, plain),
     "send with keys": (nothing, general),
@@ -117,7 +135,11 @@ WAYS: dict[str, tuple[Setup, Act]] = {
     "recall": (with_handle, recalled),
     "ledger send": (opened, to_the_ledger),
     "ledger decision": (written, decided),
+    "global transaction": (bank_at_home, opened_globally),
+    "global record": (bank_at_home, with_a_record),
+    "global decision": (bank_at_home, decided_globally),
 }
+GLOBAL = ("global transaction", "global record", "global decision")
 WITH_RECEIPT = (
     "plain send",
     "send with keys",
@@ -127,17 +149,23 @@ WITH_RECEIPT = (
     "timer",
     "ledger send",
 )
-OTHERS = ("transaction end", "send back", "recall", "ledger decision")
+OTHERS = ("transaction end", "send back", "recall", "ledger decision", *GLOBAL)
 CODE_ALONE = dict.fromkeys(WITH_RECEIPT, ALONE) | dict.fromkeys(OTHERS, OK)
 CODE_LATE = dict.fromkeys(WITH_RECEIPT, LATE) | {
     "transaction end": LATE,
     "send back": ResponseCode.SYSTEM_ERROR,  # with FLUSH_SLAVE_TIMEOUT as its remark, as in Apache
     "recall": ResponseCode.SYSTEM_ERROR,
     "ledger decision": LATE,
+    **dict.fromkeys(GLOBAL, LATE),
 }
 WORDS_LATE = {
     "recall": "the recall is stored, but too few slaves had it in time",
     "ledger decision": "the entry of the ledger is stored, but too few slaves had it in time; ask again",
+    **dict.fromkeys(
+        GLOBAL,
+        "the entry of the book of global transactions is stored, but too few slaves had it in time; "
+        "ask again",
+    ),
 }
 
 

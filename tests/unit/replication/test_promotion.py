@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.kit import virtual
-from tests.unit.broker import producers, writers
+from tests.unit.broker import globals_kit, producers, writers
 from tests.unit.broker.timers_kit import now_ms
 from tests.unit.replication.kit import BrokerDesk, Node, Pair, pair
 
@@ -141,6 +141,31 @@ async def test_progress_beyond_the_end_of_the_log_is_not_believed() -> None:
         await promoted(world, master, slave)
         await asyncio.sleep(5)
         assert bodies(slave) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@virtual
+async def test_global_transactions_go_on_with_their_decisions_leases_and_messages(end: str) -> None:
+    async with pair() as world:
+        master, slave = await started(world, SYNC)
+        desk = BrokerDesk(world, master)
+        await globals_kit.begun(desk)
+        for gid in ("decided", "open"):
+            await globals_kit.open_(desk, gid)
+            assert (await globals_kit.append(desk, "tried", gid=gid)).code == OK
+            assert (await globals_kit.write(desk, [gid.encode()], gid)).code == OK
+        refused = await globals_kit.ask(BrokerDesk(world, slave), RequestCode.GLOBAL_READ, gid="open")
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await globals_kit.decide(desk, "commit", "decided", brokers="broker-a")).decision == "commit"
+        assert b"decided" not in bodies(master), "the master ends before it has settled"
+        desk = await promoted(world, master, slave, end, SYNC)
+        assert (await globals_kit.decide(desk, "abort", "decided")).decision == "commit"
+        known = await globals_kit.read(desk, "open")
+        assert (known.decision, known.lease, [one.event for one in known.records]) == ("", 1, ["tried"])
+        await globals_kit.decide(desk, "abort", "open")
+        await asyncio.sleep(3)
+        assert bodies(slave).count(b"decided") == 1
+        assert b"open" not in bodies(slave)
 
 
 @pytest.mark.parametrize("end", ENDS)

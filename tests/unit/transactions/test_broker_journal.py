@@ -51,8 +51,11 @@ def test_two_clients_of_a_group_have_one_home_and_see_the_same_decision() -> Non
             journal(cluster, owner="other") as second,
         ):
             assert first.home == second.home != ""
-            assert (await first.decide("g", XA, COMMIT, branches=("a", "b"))).decision is COMMIT
-            assert (await second.decide("g", XA, ABORT)).decision is COMMIT
+            deadline_ms = cluster.world.clock.now_ms() + 30_000
+            decided = await first.decide("g", XA, COMMIT, branches=("a", "b"), deadline_ms=deadline_ms)
+            assert (decided.decision, decided.lease) == (COMMIT, 1)
+            again = await second.decide("g", XA, ABORT)
+            assert (again.decision, again.lease) == (COMMIT, 0)
             with pytest.raises(IllegalOperation):
                 await second.open("g", TCC, "")
 
@@ -99,9 +102,10 @@ def test_messages_are_seen_if_and_only_if_their_transaction_commits() -> None:
 def test_a_decision_that_no_broker_answers_is_in_doubt() -> None:
     async def scenario() -> None:
         async with AsyncCluster(1, clock="virtual") as cluster, journal(cluster) as tm:
+            deadline_ms = cluster.world.clock.now_ms() + 30_000
             await cluster.kill_broker()
             with pytest.raises(InDoubt) as raised:
-                await tm.decide("g", XA, COMMIT, branches=("a", "b"))
+                await tm.decide("g", XA, COMMIT, branches=("a", "b"), deadline_ms=deadline_ms)
             assert raised.value.gid == "g"
 
     run_virtual(scenario())

@@ -20,12 +20,12 @@ class Histogram:
 
     __slots__ = ("bounds", "counts", "sum")
 
-    def __init__(self, bounds: Sequence[int]) -> None:
+    def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0
+        self.sum: float = 0
 
-    def add(self, value: int, times: int = 1) -> None:
+    def add(self, value: float, times: int = 1) -> None:
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 

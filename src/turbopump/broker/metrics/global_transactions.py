@@ -4,10 +4,17 @@ from collections import Counter
 
 from turbopump.broker.metrics.exposition import Family, Histogram
 from turbopump.broker.transactions.book.requests import GlobalTransactionHandler
-from turbopump.protocol.global_transactions import GlobalKind, GlobalState, GlobalTransaction
+from turbopump.protocol.global_transactions import (
+    GlobalDecision,
+    GlobalKind,
+    GlobalState,
+    GlobalTransaction,
+)
 from turbopump.runtime.clock import Clock
 
-DURATION_BOUNDS_S = (1, 5, 30, 60, 300, 3600, 86_400)
+DURATION_BOUNDS_S = (0.01, 0.05, 0.25, 1, 5, 30, 60, 300, 3600, 86_400)
+OUTCOMES = frozenset(("committed", "aborted", "parked", "heuristic"))
+"""The words of clients for the end of a transaction that are values of a label; others would be too many."""
 
 
 class GlobalTransactionFigures:
@@ -24,16 +31,18 @@ class GlobalTransactionFigures:
 
     def ended(self, one: GlobalTransaction) -> None:
         """Counts a transaction that has just ended, and how long it took."""
-        self._ended[one.kind, one.outcome or one.decision] += 1
+        self._ended[one.kind, _outcome(one)] += 1
         durations = self._durations.setdefault(one.kind, Histogram(DURATION_BOUNDS_S))
-        durations.add(max(0, one.ended_ms - one.opened_ms) // 1000)
+        durations.add(max(0, one.ended_ms - one.opened_ms) / 1000)
 
     async def families(self) -> list[Family]:
         kept: Counter[tuple[GlobalKind, GlobalState]] = Counter()
+        parked: Counter[GlobalKind] = Counter(dict.fromkeys(GlobalKind, 0))
         oldest: dict[GlobalKind, int] = {}
         for one in self._transactions.values():
             if one.state is not GlobalState.ENDED:
                 kept[one.kind, one.state] += 1
+                parked[one.kind] += one.state is GlobalState.PARKED
                 oldest[one.kind] = min(oldest.get(one.kind, one.opened_ms), one.opened_ms)
         now_ms = self._clock.now_ms()
         return [
@@ -42,6 +51,12 @@ class GlobalTransactionFigures:
                 "gauge",
                 "Global transactions that have not ended",
                 [({"kind": kind, "state": state}, count) for (kind, state), count in kept.items()],
+            ),
+            Family(
+                "turbopump_global_parked",
+                "gauge",
+                "Global transactions that wait for an operator",
+                [({"kind": kind}, count) for kind, count in parked.items()],
             ),
             Family(
                 "turbopump_global_oldest_seconds",
@@ -62,3 +77,9 @@ class GlobalTransactionFigures:
                 [({"kind": kind}, histogram) for kind, histogram in self._durations.items()],
             ),
         ]
+
+
+def _outcome(ended: GlobalTransaction) -> str:
+    if ended.outcome in OUTCOMES:
+        return ended.outcome
+    return "committed" if ended.decision is GlobalDecision.COMMIT else "aborted"

@@ -8,6 +8,7 @@ A change counts when it is appended, in the order of the log: its consequences c
 brokers, which have logs of their own, get it when it is on disk.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from turbopump.store.append import Appended, Draft
 log = logging.getLogger(__name__)
 
 QUEUE = 0
+REWRITTEN_PER_TURN = 128  # entries: about 5 ms of the event loop
 PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -113,8 +115,12 @@ class ChangeLog(Generic[C]):
         False, when the log refuses a record or the sync fails: the log must not delete these records yet.
         """
         try:
-            for key in [one for one, place in self._places.items() if place.since < below]:
-                self._rewrite(key)
+            old = [key for key, place in self._places.items() if place.since < below]
+            for number, key in enumerate(old, 1):
+                if key in self._places:  # else it was removed meanwhile
+                    self._rewrite(key)
+                if number % REWRITTEN_PER_TURN == 0:
+                    await asyncio.sleep(0)
         except Refused as refused:
             words = "Cannot rewrite entries of the %s; keeping their file of the log: %s"
             log.error(words, self._book.words, refused.remark)

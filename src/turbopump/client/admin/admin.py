@@ -10,6 +10,7 @@ from turbopump.client.admin.calls import TIMEOUT_S, AdminCalls
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections
 from turbopump.client.admin.dead_letters import DeadLetters
+from turbopump.client.admin.global_transactions import GlobalTransactions
 from turbopump.client.admin.groups import Groups
 from turbopump.client.admin.messages import Messages
 from turbopump.client.admin.name_servers import NameServerSettings
@@ -42,8 +43,9 @@ class Admin:
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers; `users`,
-    `acls` and, for servers of 4.x, `accounts` about access control.
+    `timers` about stored messages; `global_transactions` about transactions over several participants;
+    `groups`, `offsets`, `connections` about producers and consumers; `users`, `acls` and, for servers of 4.x,
+    `accounts` about access control.
 
         async with Admin("127.0.0.1:9876") as admin:
             await admin.topics.create("OrderTopic", queues=8)
@@ -98,6 +100,7 @@ class Admin:
         self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
         self.queues = Queues(asking, puller, self.clock)
         self.transactions = Transactions(asking, self.messages, self.routes)
+        self.global_transactions = GlobalTransactions(asking)
         self.timers = Timers(self.messages, self.routes, self.clock, self.producer(SENDERS))
 
     def dead_letters(self, group: str) -> DeadLetters:

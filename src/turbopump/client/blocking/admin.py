@@ -17,6 +17,8 @@ from turbopump.client.admin.clusters import Layout
 from turbopump.client.admin.connections import Connections as AsyncConnections
 from turbopump.client.admin.dead_letters import ALWAYS, Target, Window
 from turbopump.client.admin.dead_letters import DeadLetters as AsyncDeadLetters
+from turbopump.client.admin.global_transactions import BookEntry, GlobalCount
+from turbopump.client.admin.global_transactions import GlobalTransactions as AsyncGlobalTransactions
 from turbopump.client.admin.groups import Groups as AsyncGroups
 from turbopump.client.admin.messages import FOREVER_MS, Track
 from turbopump.client.admin.messages import Messages as AsyncMessages
@@ -53,6 +55,7 @@ __all__ = [
     "Clusters",
     "Connections",
     "DeadLetters",
+    "GlobalTransactions",
     "Groups",
     "Messages",
     "NameServerSettings",
@@ -70,8 +73,9 @@ class Admin(Face[AsyncAdmin]):
     """Administers a cluster of Apache's or Turbopump's servers, with one part per subject.
 
     `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
-    `timers` about stored messages; `groups`, `offsets`, `connections` about producers and consumers; `users`,
-    `acls` and, for servers of 4.x, `accounts` about access control.
+    `timers` about stored messages; `global_transactions` about transactions over several participants;
+    `groups`, `offsets`, `connections` about producers and consumers; `users`, `acls` and, for servers of 4.x,
+    `accounts` about access control.
 
         with Admin("127.0.0.1:9876") as admin:
             admin.topics.create("OrderTopic", queues=8)
@@ -105,6 +109,7 @@ class Admin(Face[AsyncAdmin]):
         self.messages = Messages(self, lambda core: core.messages)
         self.queues = Queues(self, lambda core: core.queues)
         self.transactions = Transactions(self, lambda core: core.transactions)
+        self.global_transactions = GlobalTransactions(self, lambda core: core.global_transactions)
         self.timers = Timers(self, lambda core: core.timers)
 
     @property
@@ -1006,6 +1011,63 @@ class Transactions(FacePart[AsyncAdmin, AsyncTransactions]):
         end.
         """
         return self._run(lambda core: core.forget(id))
+
+
+class GlobalTransactions(FacePart[AsyncAdmin, AsyncGlobalTransactions]):
+    """Lists, shows and resolves global transactions (XA, 3PC, TCC, SAGA) at all brokers of a cluster.
+
+    Example:
+
+        for entry in admin.global_transactions.all(state="parked"):
+            print(entry.broker, entry.transaction.gid, entry.transaction.error)
+        admin.global_transactions.resolve("tp1.…", "retry", "ann", "the bank is open again")
+    """
+
+    def all(
+        self, kind: str = "", state: str = "", group: str = "", before_ms: int = 0
+    ) -> Iterator[BookEntry]:
+        """Yields transactions by broker and gid, without their plans and records.
+
+        Empty arguments select all, also those that have ended and are still kept; `before_ms`: opened before.
+        Needs Get on the cluster, or Pub or Get on the group if there is one.
+        """
+        return self._iterate(lambda core: core.all(kind, state, group, before_ms))
+
+    def counts(self, group: str = "") -> list[GlobalCount]:
+        """Returns how many transactions there are of each kind and state, also of those that have ended."""
+        return self._run(lambda core: core.counts(group))
+
+    def find(self, gid: str, group: str = "") -> BookEntry:
+        """Returns a transaction with its plan and records.
+
+        Raises NotFound when no broker knows it, or when several groups have one of this gid and none is
+        given.
+        """
+        return self._run(lambda core: core.find(gid, group))
+
+    def resolve(
+        self,
+        gid: str,
+        action: str,
+        who: str,
+        because: str,
+        *,
+        branch: str = "",
+        heuristic: bool = False,
+        group: str = "",
+    ) -> BookEntry:
+        """Resolves a transaction by hand; `who` and `because` are kept with it.
+
+        `action`: retry has it tried again now, commit and abort decide it, done says that `branch` was ended
+        by hand. `heuristic` allows what contradicts its decision. Needs Update on the cluster.
+
+        Raises NotFound, or Refused.
+        """
+        return self._run(
+            lambda core: core.resolve(
+                gid, action, who, because, branch=branch, heuristic=heuristic, group=group
+            )
+        )
 
 
 class Timers(FacePart[AsyncAdmin, AsyncTimers]):

@@ -1,8 +1,8 @@
 """Where a coordinator keeps the history of its global transactions: `Journal`, and that of the brokers.
 
-In: what a state machine wants kept. Out: the state that counts, which may have been decided by somebody else.
-A journal answers only what survives: what it has answered is never taken back. No rule of XA, TCC or SAGA
-belongs here.
+In: what a state machine wants kept. Out: the state that counts, which may have been decided by somebody
+else. A journal answers only what survives: what it has answered is never taken back. No rule of XA, TCC
+or SAGA belongs here.
 """
 
 import logging
@@ -50,8 +50,14 @@ T = TypeVar("T")
 class Journal(Protocol):
     """Interface to the history of the global transactions of one group, and to their decisions."""
 
+    owner: str
+    """The name of this client, which the leases of its transactions have."""
+
     async def open(self, gid: str, kind: GlobalKind, plan: str, deadline_ms: int = 0) -> GlobalTransaction:
-        """Opens a transaction, or returns one that was opened with the same kind and plan."""
+        """Opens a transaction, or returns one that was opened with the same kind and plan.
+
+        Its lease is 0 when another client owns it.
+        """
         ...
 
     async def append(
@@ -75,7 +81,10 @@ class Journal(Protocol):
         brokers: Sequence[str] = (),
         deadline_ms: int = 0,
     ) -> GlobalTransaction:
-        """Decides a transaction; returns it with the decision that counts. Raises InDoubt if unknown."""
+        """Decides a transaction; returns it with the decision that counts. Raises InDoubt if unknown.
+
+        A commit of one that was not opened must have a deadline, after which only an abort counts.
+        """
         ...
 
     async def claim(self, count: int) -> list[GlobalTransaction]:

@@ -12,6 +12,7 @@ The first decision counts, whoever makes it: the owner, another client that foun
 deadline, or an operator. A lease fences: records are taken from the present owner alone.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import Final
@@ -31,6 +32,8 @@ from turbopump.broker.transactions.book.changes import (
     gid_of,
     read_global_change,
 )
+from turbopump.broker.transactions.book.due_times import DueTimes
+from turbopump.broker.transactions.book.transitions import after
 from turbopump.protocol.errors import (
     Fenced,
     IllegalOperation,
@@ -54,13 +57,19 @@ MAX_BRANCHES: Final = 64
 MAX_PLAN_BYTES: Final = 64 << 10
 MAX_APPEND_BYTES: Final = 16 << 10  # of the records of one request: fits in a record of a small test log too
 MAX_RECORDS: Final = 10_000  # of one transaction
+MAX_HISTORY_BYTES: Final = 1 << 20  # plan and records of one transaction: an answer with them fits in a frame
+MAX_BOOK_BYTES: Final = 256 << 20  # of all plans and records
 MAX_NAME_BYTES: Final = 64  # of gids and branches: what databases take as part of a transaction's name
-MAX_TEXT_BYTES: Final = 1024  # of outcomes, errors and reasons
+MAX_TEXT_BYTES: Final = 1024  # of outcomes, errors, reasons and owners
+MAX_BROKERS: Final = 1024  # that have messages of one transaction
 MAX_DEADLINE_MS: Final = 3_600_000
 MAX_LEASE_MS: Final = 600_000
 MAX_CLAIMED: Final = 64
-KEEP_ENDED_MS: Final = 24 * 3_600_000  # longer than any deadline: a late client is still told what counts
-MAX_ENDED: Final = 10_000
+MAX_CLAIMED_BYTES: Final = 2 << 20  # of the plans and records in one answer
+KEEP_ENDED_MS: Final = 24 * 3_600_000
+MAX_ENDED: Final = 10_000  # of each decision; aborted ones stay until no late commit can come, however many
+MAX_ABORTED: Final = 100_000
+CLAIMED_STATES: Final = frozenset((GlobalState.OPEN, GlobalState.DECIDED))
 DEADLINE: Final = "deadline"
 """Who decided, if the deadline did."""
 
@@ -74,8 +83,12 @@ class GlobalBook:
     def __init__(self) -> None:
         self.transactions: dict[str, GlobalTransaction] = {}
         self._open = 0
-        self._ended: dict[str, None] = {}  # oldest first
-        self._undecided: dict[str, int] = {}  # gid -> deadline
+        self._bytes = 0
+        self._sizes: dict[str, int] = {}  # of plans and records
+        self._deadlines = DueTimes()  # of what is not decided
+        self._free: dict[str, DueTimes] = {}  # by group: when a transaction can be claimed
+        self._committed = DueTimes()  # and ended, by the time of their end
+        self._aborted = DueTimes()  # and ended, by the time of their end
 
     # changes to store; None: nothing changes
 
@@ -92,6 +105,7 @@ class GlobalBook:
     ) -> GlobalOpened | None:
         """Returns the change that opens a transaction; None: it was opened with the same kind and plan."""
         check_name("gid", gid)
+        check_owner(owner)
         if (size := len(plan.encode())) > MAX_PLAN_BYTES:
             raise InvalidParameter(f"the plan must have at most {MAX_PLAN_BYTES} bytes, got {size}")
         self._check_deadline(deadline_ms, now_ms)
@@ -126,12 +140,13 @@ class GlobalBook:
         known = self.known(gid, group)
         if lease != known.lease:
             raise Fenced(f"lease {lease} of {gid} has ended: {known.owner} has lease {known.lease}")
+        if length < 0:
+            raise InvalidParameter(f"the number of records must be 0 or more, got {length}")
         self._check_records(known, records)
         check_text("outcome", outcome)
         check_text("error", error)
         new_state = _state_after(known, state)
-        repeated = [replace(one, at_ms=0) for one in known.records[length:]] == list(records)
-        if length < len(known.records) and repeated and new_state is known.state:
+        if _is_repeated(known, length, records) and new_state is known.state:
             return None
         if length != len(known.records):
             raise IllegalOperation(f"{gid} has {len(known.records)} records, not {length}: read it again")
@@ -165,6 +180,11 @@ class GlobalBook:
             )
         for name in branches:
             check_name("branch", name)
+        check_owner(by)
+        if len(brokers) > MAX_BROKERS:
+            raise InvalidParameter(f"messages must be at {MAX_BROKERS} brokers at most, got {len(brokers)}")
+        for name in brokers:
+            check_text("name of a broker", name)
         if decision is GlobalDecision.NONE:
             raise InvalidParameter("a decision must be commit or abort, got ''")
         known = self.transactions.get(gid)
@@ -195,12 +215,25 @@ class GlobalBook:
     ) -> GlobalDecided:
         """Returns the decision of a transaction that was not opened: by its owner, or by who found branches.
 
-        Such an abort ends it at once, and stays for a client that comes later.
+        Such an abort ends it at once, and stays for a client that comes later: until no commit can come.
+        Therefore a commit must have a deadline.
         """
         self._check_deadline(deadline_ms, now_ms)
-        self._check_capacity()
+        if decision is GlobalDecision.COMMIT and not deadline_ms:
+            raise InvalidParameter(
+                f"a commit of {gid}, which was not opened, must have a deadline: without one it cannot be "
+                "told from one that was aborted and is forgotten"
+            )
+        if decision is GlobalDecision.ABORT:
+            deadline_ms = 0  # of whoever asks: that of a late commit is not known
         decision, by = _in_time(decision, by, deadline_ms, now_ms)
         is_ended = decision is GlobalDecision.ABORT
+        if not is_ended:
+            self._check_capacity()
+        elif len(self._aborted) >= MAX_ABORTED:
+            raise SystemBusy(
+                f"{len(self._aborted)} aborted transactions are remembered for an hour; ask again later"
+            )
         until = 0 if is_ended else now_ms + _lease(lease_ms)
         return GlobalDecided(
             now_ms, gid, group, kind, decision, by, branches, brokers, deadline_ms, until, is_ended
@@ -209,18 +242,21 @@ class GlobalBook:
     def claim(
         self, group: str, owner: str, now_ms: int, lease_ms: int, count: int = MAX_CLAIMED
     ) -> list[GlobalClaimed]:
-        """Returns changes that give `owner` transactions of the group without an owner, oldest first."""
+        """Returns changes that give `owner` transactions of the group without an owner.
+
+        Those first that have waited longest; fewer when their plans and records are large.
+        """
+        check_owner(owner)
         until = now_ms + _lease(lease_ms)
-        free = (
-            one
-            for one in self.transactions.values()
-            if one.group == group
-            and one.state in (GlobalState.OPEN, GlobalState.DECIDED)
-            and one.lease_until_ms <= now_ms
-            and one.next_try_ms <= now_ms
-        )
-        chosen = nsmallest(min(count, MAX_CLAIMED), free, key=lambda one: one.opened_ms)
-        return [GlobalClaimed(now_ms, one.gid, owner, one.lease + 1, until) for one in chosen]
+        free = self._free.get(group)
+        chosen: list[GlobalClaimed] = []
+        size = 0
+        for gid in free.due(now_ms, min(count, MAX_CLAIMED)) if free is not None else ():
+            size += self._sizes.get(gid, 0)
+            if chosen and size > MAX_CLAIMED_BYTES:
+                break
+            chosen.append(GlobalClaimed(now_ms, gid, owner, self.transactions[gid].lease + 1, until))
+        return chosen
 
     def resolve(
         self,
@@ -261,9 +297,9 @@ class GlobalBook:
             now_ms, gid, GlobalRecord(f"resolved-{action}", branch, words, now_ms), decision
         )
 
-    def overdue(self, now_ms: int) -> list[str]:
+    def overdue(self, now_ms: int, count: int) -> list[str]:
         """Returns undecided transactions that are past their deadline."""
-        return [gid for gid, deadline in self._undecided.items() if deadline <= now_ms]
+        return self._deadlines.due(now_ms, count)
 
     def abort_overdue(self, gid: str, now_ms: int) -> GlobalDecided:
         """Returns the change that aborts a transaction not decided in time; any client may claim it."""
@@ -281,38 +317,53 @@ class GlobalBook:
 
     def next_due(self) -> int | None:
         """Returns when a transaction will be overdue or can be forgotten, in milliseconds; None: never."""
-        due = [*self._undecided.values()]
-        if self._ended:
-            due.append(self._next_forgotten())
-        return min(due, default=None)
+        due = (self._deadlines.first(), *map(self._next_forgotten, (self._committed, self._aborted)))
+        return min((one for one in due if one is not None), default=None)
 
     def due(self, gid: str) -> int | None:
-        """Returns when a transaction will be overdue, or the oldest can be forgotten; None: never."""
-        return self._next_forgotten() if gid in self._ended else self._undecided.get(gid)
+        """Returns when a transaction will be overdue, or one like it can be forgotten; None: never."""
+        for ended in (self._committed, self._aborted):
+            if ended.get(gid) is not None:
+                return self._next_forgotten(ended)
+        return self._deadlines.get(gid)
 
-    def _next_forgotten(self) -> int:
-        ended_ms = self.transactions[next(iter(self._ended))].ended_ms
-        return ended_ms if len(self._ended) > MAX_ENDED else ended_ms + KEEP_ENDED_MS
+    def _next_forgotten(self, ended: DueTimes) -> int | None:
+        """Returns when the oldest of these can be forgotten; None: there is none."""
+        oldest = ended.due(sys.maxsize, 1)
+        if not oldest:
+            return None
+        is_surplus = len(ended) > MAX_ENDED or self._is_large
+        return _kept_until(self.transactions[oldest[0]], is_surplus)
+
+    @property
+    def _is_large(self) -> bool:
+        return self._bytes > MAX_BOOK_BYTES // 2
 
     def forgettable(self, now_ms: int, count: int) -> list[GlobalForgotten]:
         """Returns changes that forget transactions that ended long ago, or of which there are too many."""
         found: list[GlobalForgotten] = []
-        surplus = len(self._ended) - MAX_ENDED
-        for gid in self._ended:
-            is_old = self.transactions[gid].ended_ms + KEEP_ENDED_MS <= now_ms
-            if len(found) == count or not (is_old or len(found) < surplus):
-                break
-            found.append(GlobalForgotten(gid))
+        freed = 0
+        for ended in (self._committed, self._aborted):
+            for number, gid in enumerate(ended.due(now_ms, count - len(found))):
+                is_large = self._bytes - freed > MAX_BOOK_BYTES // 2
+                is_surplus = len(ended) - number > MAX_ENDED or is_large
+                if _kept_until(self.transactions[gid], is_surplus) > now_ms:
+                    break
+                freed += self._sizes.get(gid, 0)
+                found.append(GlobalForgotten(gid))
         return found
 
     # state
 
-    def known(self, gid: str, group: str) -> GlobalTransaction:
-        """Returns a transaction. Raises QueryNotFound, and IllegalOperation for one of another group."""
+    def known(self, gid: str, group: str = "") -> GlobalTransaction:
+        """Returns a transaction; an empty group is that of any.
+
+        Raises QueryNotFound, and IllegalOperation for one of another group.
+        """
         known = self.transactions.get(gid)
         if known is None:
             raise QueryNotFound(f"transaction {gid} is not known here: it was not opened, or ended long ago")
-        if known.group != group:
+        if group and known.group != group:
             raise IllegalOperation(f"transaction {gid} belongs to group {known.group}, not {group}")
         return known
 
@@ -332,14 +383,14 @@ class GlobalBook:
         chosen = nsmallest(count, found, key=lambda one: one.gid)
         return [replace(one, plan="", records=[]) for one in chosen]
 
-    def view(self, gid: str, home: str) -> Book:
+    def view(self, gid: str, group: str, home: str) -> Book:
         """Returns the decision of a transaction as the ledger's book about its messages.
 
         A transaction is opened before its first message. So messages of one that is not known belong to one
         that was aborted and forgotten: those that commit are kept until all their messages are settled.
         """
         known = self.transactions.get(gid)
-        if known is None:
+        if known is None or known.group != group:
             return Book(home, decided={0: entry_of_decision(gid, GlobalDecision.ABORT)}, highest=0)
         if known.decision is GlobalDecision.NONE:
             return Book(home)
@@ -360,6 +411,10 @@ class GlobalBook:
         """The number of transactions that have not ended."""
         return self._open
 
+    def has_open(self, group: str) -> bool:
+        """Returns whether a transaction of the group has not ended."""
+        return any(one.group == group and _is_open(one) for one in self.transactions.values())
+
     # storing and applying changes
 
     def read(self, body: bytes) -> GlobalChange:
@@ -379,21 +434,49 @@ class GlobalBook:
         of transactions that are not known come first, and those transactions as a whole come later.
         """
         gid = gid_of(change)
-        self._put(gid, _after(self.transactions.get(gid), change))
+        old = self.transactions.get(gid)
+        new = after(old, change)
+        self._resize(gid, new, change)
+        self._put(gid, old, new)
 
-    def _put(self, gid: str, new: GlobalTransaction | None) -> None:
-        """Replaces what is known of a transaction; None: forgets it."""
-        old = self.transactions.pop(gid, None) if new is None else self.transactions.get(gid)
-        self._open += _is_open(new) - _is_open(old)
-        self._ended.pop(gid, None)
-        self._undecided.pop(gid, None)
+    def _resize(self, gid: str, new: GlobalTransaction | None, change: GlobalChange) -> None:
+        """Notes how large plan and records of a transaction are after a change; nothing if there are none."""
+        old_size = self._sizes.pop(gid, 0)
         if new is None:
-            return
-        self.transactions[gid] = new
-        if new.state is GlobalState.ENDED:
-            self._ended[gid] = None
-        if new.decision is GlobalDecision.NONE and new.deadline_ms:
-            self._undecided[gid] = new.deadline_ms
+            size = 0
+        elif isinstance(change, GlobalAppended):  # not all records once more for each
+            size = old_size + sum(one.size for one in change.records)
+        else:
+            size = len(new.plan) + sum(one.size for one in new.records)
+        if size:
+            self._sizes[gid] = size
+        self._bytes += size - old_size
+
+    def _put(self, gid: str, old: GlobalTransaction | None, new: GlobalTransaction | None) -> None:
+        """Replaces what is known of a transaction; None: forgets it."""
+        self._open += _is_open(new) - _is_open(old)
+        for times in (self._committed, self._aborted, self._deadlines):
+            times.discard(gid)
+        if new is None:
+            self.transactions.pop(gid, None)
+        else:
+            self.transactions[gid] = new
+            if new.state is GlobalState.ENDED:
+                is_commit = new.decision is GlobalDecision.COMMIT
+                (self._committed if is_commit else self._aborted).set(gid, new.ended_ms)
+            elif new.decision is GlobalDecision.NONE and new.deadline_ms:
+                self._deadlines.set(gid, new.deadline_ms)
+        self._put_free(gid, old, new)
+
+    def _put_free(self, gid: str, old: GlobalTransaction | None, new: GlobalTransaction | None) -> None:
+        """Notes when a transaction can be claimed, if it can."""
+        if new is not None and new.state in CLAIMED_STATES:
+            at = max(new.lease_until_ms, new.next_try_ms)
+            self._free.setdefault(new.group, DueTimes()).set(gid, at)
+        elif old is not None and (free := self._free.get(old.group)) is not None:
+            free.discard(gid)
+            if not len(free):
+                del self._free[old.group]
 
     # checks
 
@@ -410,6 +493,11 @@ class GlobalBook:
                 f"{self._open} global transactions have not ended: "
                 "`turbopump transactions list` shows them, the oldest first"
             )
+        if self._bytes >= MAX_BOOK_BYTES:
+            raise SystemBusy(
+                f"plans and records of global transactions have {self._bytes} bytes, the most is "
+                f"{MAX_BOOK_BYTES}: `turbopump transactions list` shows what has not ended"
+            )
 
     def _check_deadline(self, deadline_ms: int, now_ms: int) -> None:
         if deadline_ms < 0 or deadline_ms > now_ms + MAX_DEADLINE_MS:
@@ -423,6 +511,11 @@ class GlobalBook:
             raise InvalidParameter(f"records must have at most {MAX_APPEND_BYTES} bytes, got {size}")
         if len(known.records) + len(records) > MAX_RECORDS:
             raise IllegalOperation(f"transaction {known.gid} must have at most {MAX_RECORDS} records")
+        if (size := size + self._sizes.get(known.gid, 0)) > MAX_HISTORY_BYTES:
+            raise IllegalOperation(
+                f"plan and records of transaction {known.gid} must have at most {MAX_HISTORY_BYTES} bytes, "
+                f"got {size}: keep references to large data in records"
+            )
 
 
 def check_name(what: str, name: str) -> None:
@@ -440,6 +533,12 @@ def check_text(what: str, text: str) -> None:
         raise InvalidParameter(f"the {what} must have at most {MAX_TEXT_BYTES} bytes, got {size}")
 
 
+def check_owner(owner: str) -> None:
+    check_text("owner", owner)
+    if not owner:
+        raise InvalidParameter("the owner must be named: leases belong to somebody")
+
+
 def _lease(lease_ms: int) -> int:
     if not 0 < lease_ms <= MAX_LEASE_MS:
         raise InvalidParameter(f"a lease must be 1 to {MAX_LEASE_MS} ms, got {lease_ms}")
@@ -453,6 +552,26 @@ def _in_time(decision: GlobalDecision, by: str, deadline_ms: int, now_ms: int) -
     return decision, by
 
 
+def _kept_until(ended: GlobalTransaction, is_surplus: bool) -> int:
+    """Returns when a transaction that has ended can be forgotten.
+
+    An aborted one stays, also when there are too many, until a late commit of it would be refused for its
+    own deadline.
+    """
+    if not is_surplus:
+        return ended.ended_ms + KEEP_ENDED_MS
+    if ended.decision is GlobalDecision.COMMIT:
+        return ended.ended_ms
+    return ended.deadline_ms or ended.ended_ms + MAX_DEADLINE_MS
+
+
+def _is_repeated(known: GlobalTransaction, length: int, records: Sequence[GlobalRecord]) -> bool:
+    """Returns whether the records after the first `length` are these: the same request came before."""
+    if not records or len(known.records) - length != len(records):
+        return False
+    return [replace(one, at_ms=0) for one in known.records[length:]] == list(records)
+
+
 def _state_after(known: GlobalTransaction, asked: str) -> GlobalState:
     """Returns the state after an append. Raises for an end before the decision, and other states."""
     if asked == GlobalState.ENDED:
@@ -464,106 +583,6 @@ def _state_after(known: GlobalTransaction, asked: str) -> GlobalState:
     if asked:
         raise InvalidParameter(f"the state must be parked, ended or empty, got {asked[:40]!r}")
     return known.state
-
-
-def _after(known: GlobalTransaction | None, change: GlobalChange) -> GlobalTransaction | None:
-    """Returns a transaction after a change; None: it is not known."""
-    match change:
-        case GlobalOpened():
-            return _opened(change)
-        case GlobalDecided():
-            return _decided(known, change)
-        case GlobalKept():
-            return replace(change.transaction, records=known.records if known else [])
-        case GlobalForgotten():
-            return None
-    if known is None:
-        return None
-    match change:
-        case GlobalAppended():
-            return _appended(known, change)
-        case GlobalClaimed():
-            return replace(
-                known, owner=change.owner, lease=change.lease, lease_until_ms=change.lease_until_ms
-            )
-        case GlobalResolved():
-            return _resolved(known, change)
-        case GlobalKeptRecords():
-            end = change.first + len(change.records)
-            return replace(
-                known, records=[*known.records[: change.first], *change.records, *known.records[end:]]
-            )
-
-
-def _opened(change: GlobalOpened) -> GlobalTransaction:
-    return GlobalTransaction(
-        change.gid,
-        change.group,
-        change.kind,
-        plan=change.plan,
-        opened_ms=change.at_ms,
-        deadline_ms=change.deadline_ms,
-        owner=change.owner,
-        lease=1,
-        lease_until_ms=change.lease_until_ms,
-    )
-
-
-def _decided(known: GlobalTransaction | None, change: GlobalDecided) -> GlobalTransaction:
-    if known is None:
-        known = GlobalTransaction(
-            change.gid,
-            change.group,
-            change.kind,
-            opened_ms=change.at_ms,
-            deadline_ms=change.deadline_ms,
-            owner=change.by,
-            lease=1,
-            lease_until_ms=change.lease_until_ms,
-        )
-    return replace(
-        known,
-        state=GlobalState.ENDED if change.is_ended else GlobalState.DECIDED,
-        decision=change.decision,
-        decided_by=change.by,
-        decided_ms=change.at_ms,
-        branches=change.branches,
-        brokers=change.brokers,
-        ended_ms=change.at_ms if change.is_ended else 0,
-        outcome="aborted" if change.is_ended else "",
-        next_try_ms=0,
-    )
-
-
-def _appended(known: GlobalTransaction, change: GlobalAppended) -> GlobalTransaction:
-    return replace(
-        known,
-        records=[*known.records, *change.records],
-        state=change.state,
-        lease_until_ms=change.lease_until_ms,
-        outcome=change.outcome or known.outcome,
-        next_try_ms=change.next_try_ms,
-        error=change.error,
-        ended_ms=change.at_ms if change.state is GlobalState.ENDED else 0,
-    )
-
-
-def _resolved(known: GlobalTransaction, change: GlobalResolved) -> GlobalTransaction:
-    """Returns the transaction free for the next claim, with a lease that fences its present owner."""
-    decision = change.decision or known.decision
-    is_decided = decision is not GlobalDecision.NONE
-    return replace(
-        known,
-        records=[*known.records, change.record],
-        state=GlobalState.DECIDED if is_decided else GlobalState.OPEN,
-        decision=decision,
-        decided_by=known.decided_by if decision is known.decision else change.record.data,
-        decided_ms=known.decided_ms or (change.at_ms if is_decided else 0),
-        lease=known.lease + 1,
-        lease_until_ms=0,
-        next_try_ms=0,
-        error="",
-    )
 
 
 def _is_open(transaction: GlobalTransaction | None) -> bool:

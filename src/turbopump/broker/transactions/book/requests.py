@@ -9,8 +9,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from turbopump.broker.transactions.book.book import GlobalBook
-from turbopump.broker.transactions.book.changes import GlobalChange
+from turbopump.broker.transactions.book.changes import GlobalChange, GlobalClaimed
 from turbopump.broker.transactions.change_log import ChangeLog
 from turbopump.protocol import global_transactions as wire
 from turbopump.protocol.codes import RequestCode
@@ -84,7 +86,7 @@ class GlobalTransactionHandler:
             header.leaseMs,
             header.deadlineMs,
         )
-        return await self._answered(header.gid, change)
+        return await self._answered(header.gid, change, header.owner)
 
     async def append(self, request: Request[GlobalAppendRequest]) -> Answer:
         header = request.header
@@ -123,7 +125,7 @@ class GlobalTransactionHandler:
             wire.read_names(header.branches),
             wire.read_names(header.brokers),
         )
-        answer = await self._answered(header.gid, change)
+        answer = await self._answered(header.gid, change, header.owner)
         self._settle(ledger_id(header.group, header.gid))
         return answer
 
@@ -136,7 +138,12 @@ class GlobalTransactionHandler:
         if changes:
             self._log.write(*changes)
             await self._log.safe(changes[-1].gid)
-        return Answer(body=wire.encode([self.book.transactions[change.gid] for change in changes]))
+        return Answer(body=wire.encode([one for one in map(self._still_claimed, changes) if one is not None]))
+
+    def _still_claimed(self, claimed: GlobalClaimed) -> GlobalTransaction | None:
+        """Returns a transaction that was claimed; None: somebody else has it since, while it was stored."""
+        known = self.book.transactions.get(claimed.gid)
+        return known if known is not None and known.lease == claimed.lease else None
 
     async def read(self, request: Request[GlobalReadRequest]) -> Answer:
         header = request.header
@@ -160,21 +167,24 @@ class GlobalTransactionHandler:
             header.branch,
             header.heuristic,
         )
-        answer = await self._answered(header.gid, change)
+        answer = await self._answered(header.gid, change, header.who)
         self._settle(ledger_id(header.group, header.gid))
         log.warning(
             "Global transaction %s of group %s: %s by %s", header.gid, header.group, header.action, header.who
         )
         return answer
 
-    async def _answered(self, gid: str, change: GlobalChange | None) -> Answer:
-        """Stores a change, waits until it is safe, and returns the answer with the transaction's state."""
+    async def _answered(self, gid: str, change: GlobalChange | None, owner: str) -> Answer:
+        """Stores a change, waits until it is safe, and returns the answer with the transaction's state.
+
+        Only its owner gets the lease: whoever else has opened or decided it may not add records.
+        """
         if change is not None:
             self._log.write(change)
             self._noticed(self.book.transactions[gid])
         await self._log.safe(gid)
-        known: GlobalTransaction = self.book.transactions[gid]
-        return Answer(body=wire.encode(known))
+        known = self.book.known(gid)
+        return Answer(body=wire.encode(known if known.owner == owner else replace(known, lease=0)))
 
     def _noticed(self, changed: GlobalTransaction) -> None:
         """Counts a transaction that has ended with its last change, and says when it is due."""

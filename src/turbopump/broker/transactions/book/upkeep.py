@@ -19,8 +19,9 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-ROUND_S = 1.0  # at least between two rounds: a round looks at all deadlines, 5 ms for the most there can be
-CHANGES_PER_ROUND = 256  # about 10 ms of the event loop
+ROUND_S = 1.0  # between two rounds
+CHANGES_PER_TURN = 256  # about 10 ms of the event loop
+PAUSE_S = 0.05  # between two turns of a round: 5,000 transactions in a second are more than a broker ends
 TROUBLE_INTERVAL_S, MAX_TROUBLE_LINES = 60.0, 5
 
 
@@ -48,11 +49,12 @@ class GlobalUpkeep:
             self._earlier.set()
 
     async def run(self) -> None:
-        """Runs `round` whenever something is due, until cancelled."""
+        """Runs a round whenever something is due, until cancelled."""
         while True:
             await self._wait()
             try:
-                self.round()
+                while self.turn():
+                    await self._clock.sleep(PAUSE_S)
             except Refused as refused:
                 words = "Cannot end global transactions; retrying in the next round: %s"
                 self._trouble.log(self._clock.monotonic(), words, refused.remark)
@@ -70,10 +72,14 @@ class GlobalUpkeep:
                 async with asyncio.timeout(left_s):
                     await self._earlier.wait()
 
-    def round(self) -> None:
-        """Aborts what is past its deadline, and forgets what is kept no longer. Raises Refused."""
+    def turn(self) -> bool:
+        """Aborts some of what is past its deadline, and forgets some of what is kept no longer.
+
+        Returns whether there may be more. Raises Refused.
+        """
         now_ms = self._clock.now_ms()
-        for gid in self._book.overdue(now_ms)[:CHANGES_PER_ROUND]:
+        overdue = self._book.overdue(now_ms, CHANGES_PER_TURN)
+        for gid in overdue:
             self._written.write(self._book.abort_overdue(gid, now_ms))
             transaction = self._book.transactions[gid]
             log.warning(
@@ -82,5 +88,7 @@ class GlobalUpkeep:
                 transaction.group,
             )
             self._settle(ledger_id(transaction.group, gid))
-        for change in self._book.forgettable(now_ms, CHANGES_PER_ROUND):
-            self._written.write(change)
+        forgotten = self._book.forgettable(now_ms, CHANGES_PER_TURN)
+        if forgotten:
+            self._written.write(*forgotten)
+        return CHANGES_PER_TURN in (len(overdue), len(forgotten))

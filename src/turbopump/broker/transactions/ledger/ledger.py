@@ -29,6 +29,7 @@ from turbopump.protocol.errors import (
     QueryNotFound,
     SystemBusy,
 )
+from turbopump.protocol.global_transactions import split_ledger_id
 from turbopump.protocol.ledger import Book, LedgerEntry
 from turbopump.protocol.names import LEDGER_TOPIC
 
@@ -165,7 +166,10 @@ class LedgerBooks:
             )
 
     def idle(self, before_ms: int) -> list[str]:
-        """Returns ids of books kept here that were last used before `before_ms` and are fully settled."""
+        """Returns ids of books kept here that were last used before `before_ms` and are fully settled.
+
+        The home of a group's global transactions is not among them: it is used without being opened again.
+        """
         return [
             id
             for id, book in self.books.items()
@@ -173,6 +177,7 @@ class LedgerBooks:
             and not book.expired_ms
             and book.used_ms < before_ms
             and not owed(book)
+            and split_ledger_id(id) is None
         ]
 
     def expire(self, id: str, now_ms: int) -> BookExpired:

@@ -37,12 +37,21 @@ class LocalBooks:
         group, gid = parts
         if not self.is_home(group):
             return None
-        return self._globals.view(gid, self._ledger.broker_name)
+        return self._globals.view(gid, group, self._ledger.broker_name)
 
     def is_home(self, group: str) -> bool:
         """Returns whether this broker keeps the global transactions of a group."""
         book = self._ledger.books.get(ledger_id(group))
         return book is not None and book.home == self._ledger.broker_name
+
+    def check_unused(self, id: str) -> None:
+        """Raises IllegalOperation for the home of a group that has open global transactions here."""
+        parts = split_ledger_id(id)
+        if parts is not None and self._globals.has_open(parts[0]):
+            raise IllegalOperation(
+                f"global transactions of group {parts[0]} have not ended: `turbopump transactions "
+                "list` shows them"
+            )
 
     async def safe(self, id: str) -> None:
         """Waits until what `find` has returned is on disk, and at slaves that are waited for."""
@@ -63,6 +72,6 @@ class LocalBooks:
             transaction = self._globals.known(gid, group)
             if transaction.gid != stamp.token:
                 raise IllegalOperation(f"the token of messages of {gid} must be its gid, got {stamp.token}")
-            book = self._globals.view(gid, self._ledger.broker_name)
+            book = self._globals.view(gid, group, self._ledger.broker_name)
         if entry_of(book, stamp.batch) is not None:
             raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")

@@ -119,6 +119,7 @@ class LedgerHandler:
     async def forget(self, request: Request[LedgerForgetRequest]) -> Answer:
         id = request.header.id
         change = self._ledger.forget(id)
+        self._books.check_unused(id)
         if count := self._settlement.count(id):
             raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
         highest = self._ledger.books[id].highest

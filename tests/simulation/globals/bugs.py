@@ -1,0 +1,276 @@
+"""Errors that are planted into machines, driver, recovery, fence and book, each by a small patch.
+
+A judge that finds nothing proves nothing: each must be found within a stated number of seeds.
+
+    python -m tests.simulation.globals.bugs "forget the lease"
+    python -m tests.simulation.globals.bugs --measure
+"""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from turbopump.broker.transactions.book import book as book_module
+from turbopump.broker.transactions.book.book import GlobalBook
+from turbopump.broker.transactions.book.requests import GlobalTransactionHandler
+from turbopump.protocol import global_transactions as wire
+from turbopump.protocol.errors import Fenced
+from turbopump.protocol.global_transactions import (
+    GlobalDecision,
+    GlobalKind,
+    GlobalRecord,
+    GlobalState,
+    GlobalTransaction,
+)
+from turbopump.remoting.router import Answer
+from turbopump.transactions.distributed import gids
+from turbopump.transactions.distributed.machine import (
+    BranchAnswered,
+    BranchVerdict,
+    CallBranch,
+    Decide,
+    Decided,
+    DecisionUnknown,
+    Machine,
+    MachineAction,
+    MachineEvent,
+    Phase,
+)
+from turbopump.transactions.distributed.saga import SagaMachine, SagaStep
+from turbopump.transactions.distributed.tcc import TccMachine
+from turbopump.transactions.distributed.xa import XaMachine
+
+from tests.simulation.globals import run
+from tests.simulation.globals.clients import Client, SimulatedJournal
+from tests.simulation.globals.databases import Database
+from tests.simulation.globals.world import GlobalsWorld
+
+Plant = Callable[[], contextlib.AbstractContextManager[Any]]
+
+STARTS = range(0, 50_000, 10_000)
+"""First seeds of the runs by which the bounds were found."""
+MAX_WORLDS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """A planted error, and within how many seeds the judge must find it."""
+
+    name: str
+    plant: Plant
+    within: int
+
+
+def hunt(bug: PlantedBug, first: int = 0, most: int = 0) -> int | None:
+    """Returns how many seeds it took to find a planted error; None: none of them has shown it."""
+    with bug.plant():
+        for number in range(most or bug.within):
+            try:
+                run(first + number)
+            except AssertionError:
+                return number + 1
+    return None
+
+
+def _replaced(owner: object, name: str, by: Any) -> Plant:
+    return lambda: mock.patch.object(owner, name, by)
+
+
+# act, then decide
+
+
+class ActsFirst:
+    """A machine that calls participants before what they rest on is stored, and decides afterwards."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.kind = machine.kind
+        self._has_acted = False
+
+    def begin(self) -> list[MachineAction]:
+        return self._reordered(self._machine.begin())
+
+    def step(self, event: MachineEvent) -> list[MachineAction]:
+        if isinstance(event, Decided | DecisionUnknown) and self._has_acted:
+            self._has_acted = False
+            return []
+        return self._reordered(self._machine.step(event))
+
+    def _reordered(self, actions: list[MachineAction]) -> list[MachineAction]:
+        found: list[MachineAction] = []
+        for action in actions:
+            found.append(action)
+            if isinstance(action, Decide):
+                self._has_acted = True
+                found += self._machine.step(Decided(action.decision))
+        return sorted(found, key=lambda one: not isinstance(one, CallBranch))
+
+
+def _acts_first(kind: GlobalKind) -> Plant:
+    def made(self: GlobalsWorld, machine: Machine) -> Machine:
+        return ActsFirst(machine) if machine.kind is kind else machine
+
+    return _replaced(GlobalsWorld, "made", made)
+
+
+# leases and recovery
+
+
+_append = SimulatedJournal.append
+
+
+async def _append_always(self: SimulatedJournal, known: GlobalTransaction, records: Any, *more: Any) -> None:
+    """Goes on as if the record were stored, although another client has the transaction."""
+    with contextlib.suppress(Fenced):
+        await _append(self, known, records, *more)
+
+
+async def _abort_by_age(self: Client, gid: str) -> GlobalDecision:
+    """Rolls back what is old, and asks nobody."""
+    return GlobalDecision.ABORT
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def _roll_back_in_doubt(self: XaMachine, event: DecisionUnknown) -> list[MachineAction]:
+    """Takes a lost answer for an abort."""
+    self.decision, self.reason = GlobalDecision.ABORT, event.reason
+    return self._end()
+
+
+_voted = XaMachine._voted
+
+
+def _take_silence_for_yes(self: XaMachine, event: BranchAnswered) -> list[MachineAction]:
+    if event.phase is Phase.PREPARE and event.verdict is BranchVerdict.FAILED:
+        event = BranchAnswered(event.branch, event.phase, BranchVerdict.DONE)
+    return _voted(self, event)
+
+
+# TCC and SAGA
+
+
+_tried = TccMachine._tried
+
+
+def _forget_unknown_tries(self: TccMachine, event: BranchAnswered) -> list[MachineAction]:
+    """Cancels only what is known to be tried."""
+    if event.verdict is BranchVerdict.FAILED:
+        del self.branches[event.branch]
+    return _tried(self, event)
+
+
+def _confirm_without_fence(self: Database, gid: str, branch: str) -> None:
+    cents = max(0, self.frozen.pop((gid, branch), 0))
+    self.cents += cents
+    self.noted.note(gid, branch, "confirm", cents)
+
+
+def _cancel_without_mark(self: Database, gid: str, branch: str) -> None:
+    """Leaves no mark where nothing was tried: a Try that comes later hangs."""
+    if (gid, branch, "try") in self.fence and self._insert(gid, branch, "cancel", "cancel"):
+        cents = -min(0, self.frozen.pop((gid, branch)))
+        self.cents += cents
+        self.noted.note(gid, branch, "cancel", cents)
+
+
+def _any_to_undo(self: SagaMachine) -> SagaStep | None:
+    """Calls compensations without waiting for those that must come before."""
+    waiting = self._begun - self._undone - self._running - self._paused - set(self.parked)
+    return next((step for step in self.graph.steps if step.name in waiting), None)
+
+
+_read = SagaMachine._read
+
+
+def _forget_what_may_have_begun(self: SagaMachine, known: GlobalTransaction) -> None:
+    """Compensates only what has a record."""
+    _read(self, known)
+    self._begun = set(self.results) | self._refused
+
+
+# the coordinator
+
+
+_snapshot = GlobalBook.snapshot
+
+
+def _forget_decided(self: GlobalBook, gid: str) -> Any:
+    """Leaves out what is decided and has not ended when the book is written again."""
+    return [] if self.transactions[gid].state is GlobalState.DECIDED else _snapshot(self, gid)
+
+
+async def _answer_before_the_disk(
+    self: GlobalTransactionHandler, gid: str, change: Any, owner: str
+) -> Answer:
+    if change is not None:
+        self._log.write(change)
+        self._noticed(self.book.transactions[gid])
+    return Answer(body=wire.encode(self.book.known(gid)))
+
+
+def _take_late_commits(decision: GlobalDecision, by: str, *_: int) -> tuple[GlobalDecision, str]:
+    return decision, by
+
+
+_decide = GlobalBook.decide
+
+
+def _take_every_decision(self: GlobalBook, gid: str, *more: Any) -> Any:
+    """Lets the last decision count."""
+    known = self.transactions.get(gid)
+    if known is not None and known.state is GlobalState.DECIDED:
+        self.transactions[gid] = wire.read_transaction(wire.encode(known))
+        self.transactions[gid].decision = GlobalDecision.NONE
+    return _decide(self, gid, *more)
+
+
+BUGS: Sequence[PlantedBug] = (
+    PlantedBug("XA acts, then decides", _acts_first(GlobalKind.XA), 200),
+    PlantedBug("TCC acts, then decides", _acts_first(GlobalKind.TCC), 200),
+    PlantedBug("SAGA acts, then decides", _acts_first(GlobalKind.SAGA), 200),
+    PlantedBug("forget the lease", _replaced(SimulatedJournal, "append", _append_always), 200),
+    PlantedBug("abort by age without asking", _replaced(Client, "ask_for_abort", _abort_by_age), 200),
+    PlantedBug("do not ask the last resource", _replaced(gids, "may_last_resource_decide", _never), 200),
+    PlantedBug("roll back when in doubt", _replaced(XaMachine, "_in_doubt", _roll_back_in_doubt), 200),
+    PlantedBug("take silence for Yes", _replaced(XaMachine, "_voted", _take_silence_for_yes), 200),
+    PlantedBug("cancel only known tries", _replaced(TccMachine, "_tried", _forget_unknown_tries), 200),
+    PlantedBug("confirm without the fence", _replaced(Database, "confirm", _confirm_without_fence), 200),
+    PlantedBug("cancel without a mark", _replaced(Database, "cancel", _cancel_without_mark), 200),
+    PlantedBug("compensate in any order", _replaced(SagaMachine, "_next_to_undo", _any_to_undo), 200),
+    PlantedBug(
+        "compensate only what has a record", _replaced(SagaMachine, "_read", _forget_what_may_have_begun), 200
+    ),
+    PlantedBug("TC forgets before the end", _replaced(GlobalBook, "snapshot", _forget_decided), 200),
+    PlantedBug(
+        "TC answers before the disk",
+        _replaced(GlobalTransactionHandler, "_answered", _answer_before_the_disk),
+        200,
+    ),
+    PlantedBug("TC takes late commits", _replaced(book_module, "_in_time", _take_late_commits), 200),
+    PlantedBug("TC lets the last decision count", _replaced(GlobalBook, "decide", _take_every_decision), 200),
+)
+"""All planted errors. Bounds: three times the most of five runs from STARTS, at least 20."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    logging.disable(logging.CRITICAL)
+    if arguments[0] != "--measure":
+        [bug] = [one for one in BUGS if one.name == arguments[0]]
+        found = hunt(bug)
+        print(f"{bug.name}: {f'not found in {bug.within} seeds' if found is None else f'{found} seeds'}")
+        return found is None
+    for bug in BUGS:
+        found_in = [hunt(bug, first, MAX_WORLDS) for first in STARTS]
+        print(f"{bug.name}: {found_in}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
