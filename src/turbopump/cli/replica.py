@@ -319,7 +319,7 @@ async def set_tail_aside(
     """Cuts the tail off the log into files, returns their paths, and notes that the copy is incomplete.
 
     A doubt is saved before, which only ends when the log is cut: with a part of the tail this store must not
-    be promoted. Raises OSError when the disk fails; then the tail may be there, and the same can be done again.
+    be promoted. Raises OSError when the disk fails: the tail may be there then, and another try may succeed.
     """
     files = ConfigFiles(config.config_dir, disk)
     state = CopyState(plan.begin, plan.master.begin, plan.master.end, is_compared=True)

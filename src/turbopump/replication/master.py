@@ -149,6 +149,10 @@ class Master:
             for connection in slaves:
                 connection.send_table(name, table, after)
 
+    def may_push(self, name: str) -> bool:
+        """Returns whether no slave has a table of that name unsent, which a new one would replace."""
+        return not any(connection.has_unsent(name) for connection in self.connections)
+
     def _pump_all(self) -> None:
         self._scheduled = False
         for connection in list(self.connections):
@@ -402,6 +406,9 @@ class SlaveConnection(asyncio.Protocol):
         else:
             waiting.newest = table, after
         self._send_tables()
+
+    def has_unsent(self, name: str) -> bool:
+        return name in self._unsent_tables
 
     def _send_tables(self) -> None:
         """Sends the tables that may be sent now, while the peer takes them."""

@@ -17,6 +17,7 @@ from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.broker.replicas.admission import SlaveAdmission
 from turbopump.broker.replicas.given_offsets import GivenOffsetHandler
 from turbopump.broker.replicas.in_sync_rule import InSyncRule
+from turbopump.broker.replicas.moved_offsets import MovedOffsets
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, transaction_progress
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
@@ -94,6 +95,8 @@ async def _master(context: Context, run: int) -> ReplicaPart:
             master.push_table(name, contents, store.log.end)
         elif name in pushed:
             master.push_table(name, contents)
+        if name == tables.offsets.file_name:
+            moved.table_pushed()
         if name == tables.offsets.file_name and (reached := transactions()) is not None:
             master.push_table(TRANSACTION_FILE, reached, store.log.end)
 
@@ -110,6 +113,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         admission.admit,
         all_tables,
     )
+    moved = MovedOffsets(tables.offsets, master.push_table, master.may_push)
     requests = ReplicaHandler(
         store,
         tables.offsets,
@@ -137,8 +141,9 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         master.push_table(USERS_FILE, contents)
 
     def slaves_changed() -> None:
-        """Has appends announced to the master's side only while a slave is connected."""
+        """Has appends and commits announced to the master's side only while a slave is connected."""
         store.log.on_growth = master.grown if master.connections else None
+        moved.follow(bool(master.connections))
 
     master.on_change = slaves_changed
 
@@ -146,6 +151,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         store.log.on_growth = files.on_saved = None
         if users is not None:
             users.publish = None
+        moved.close()
         await master.stop()
 
     acknowledgement = context.writer.acknowledgement
