@@ -13,7 +13,7 @@ from turbopump.admin.times import local_second
 from turbopump.client.admin import ServerUnreachable
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import ConsumeStatsList
-from turbopump.protocol.errors import Refused
+from turbopump.protocol.errors import Refused, ServiceNotAvailable
 
 # --- brokerStatus ----------------------------------------------------------------------------------------
 
@@ -133,12 +133,23 @@ async def delete_expired_commit_log(call: Call) -> None:
 
 
 async def upkeep(call: Call, cluster: str | None, work: Upkeep) -> None:
-    """Runs the cleaning `work` on one broker, on all of a cluster, or on all; then prints success."""
+    """Runs the cleaning `work` on one broker, on all of a cluster, or on all; then prints success.
+
+    A slave of ours refuses what its master decides: the others are asked all the same.
+    """
     broker = call.given[BROKER]
     addresses = [broker] if broker else await addresses_in(call, cluster)
+    done = []
     for address in addresses:
-        await work(address)
-    call.out.show({"brokers": addresses}, ["success"])
+        try:
+            await work(address)
+        except ServiceNotAvailable as error:
+            if broker:
+                raise
+            call.out.warn(line_of(error))
+        else:
+            done.append(address)
+    call.out.show({"brokers": done}, ["success"])
 
 
 # --- brokerConsumeStats ----------------------------------------------------------------------------------

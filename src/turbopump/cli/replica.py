@@ -15,6 +15,7 @@ from turbopump.cli import connect
 from turbopump.cli.arguments import add_action
 from turbopump.cli.broker import load as load_config
 from turbopump.cli.conf_file import ConfFile
+from turbopump.cli.exits import warn
 from turbopump.cli.failures import FAILED, CommandFailure
 from turbopump.cli.promote import status_of
 from turbopump.cli.records import moment
@@ -31,8 +32,8 @@ from turbopump.replication.difference import (
     first_foreign_record,
 )
 from turbopump.replication.progress import FILE, CopyState
-from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.disk import AlreadyLocked, SystemDisk, SystemWorkers
+from turbopump.runtime.clock import Clock, SystemClock
+from turbopump.runtime.disk import AlreadyLocked, Disk, SystemDisk, SystemWorkers, Workers
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.rebuild import config_of
@@ -305,15 +306,35 @@ async def plan_of(log: StoppedLog, master: BrokerLog) -> ResyncPlan:
 
 
 async def _set_aside(config: StoreConfig, plan: ResyncPlan) -> list[str]:
-    """Cuts the tail off the log into files, returns their paths, and notes that the copy is incomplete."""
-    disk, workers = SystemDisk(), SystemWorkers()
+    workers = SystemWorkers()
     try:
-        state = CopyState(plan.begin, plan.master.begin, plan.master.end, is_compared=True)
-        ConfigFiles(config.config_dir, disk).save(FILE, msgspec.json.encode(state))
-        return await set_aside(config, plan.tail.begin, disk, SystemClock(), workers)
+        return await set_tail_aside(config, plan, SystemDisk(), SystemClock(), workers)
     finally:
         workers.close()
 
+
+async def set_tail_aside(
+    config: StoreConfig, plan: ResyncPlan, disk: Disk, clock: Clock, workers: Workers
+) -> list[str]:
+    """Cuts the tail off the log into files, returns their paths, and notes that the copy is incomplete.
+
+    A doubt is saved before, which only ends when the log is cut: with a part of the tail this store must not
+    be promoted. Raises OSError when the disk fails: the tail may be there then, and another try may succeed.
+    """
+    files = ConfigFiles(config.config_dir, disk)
+    state = CopyState(plan.begin, plan.master.begin, plan.master.end, is_compared=True)
+    state.doubt, state.differs = f"{UNFINISHED} {plan.tail.begin}", True
+    files.save(FILE, msgspec.json.encode(state))
+    kept = await set_aside(config, plan.tail.begin, disk, clock, workers)
+    state.doubt, state.differs = "", False
+    try:
+        files.save(FILE, msgspec.json.encode(state))
+    except OSError as error:  # the log is right: the next comparison as a slave ends the doubt
+        warn(f"turbopump replica: cannot write {FILE}: {error}; until it runs as a slave it is not promoted")
+    return kept
+
+
+UNFINISHED = "turbopump replica resync has not finished: its log was to be cut at"
 
 EXAMPLES = {
     "status": "turbopump replica status 10.0.0.6:10911",

@@ -7,6 +7,8 @@ slaves, and what they are answered, is not known here.
 
     Apache's slave    first report = where it goes on; 0: at the start of the last file. Then `admit` is asked
     ours              a greeting = where it goes on. It has compared its log with this one before
+
+A slave that cannot be compared is sent the log, and does not count until it was compared.
 """
 
 import asyncio
@@ -33,6 +35,7 @@ PARTS_PER_TURN = 16  # sent to one slave before the loop serves others
 TICK_S = 1.0
 MAX_ENDS = 3600  # ends of the log that are remembered, one for each tick: an hour
 REFUSED_INTERVAL_S = 60.0
+COMPARE_AGAIN_S = 10.0  # an Apache slave that could not be compared registers every 30 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,14 @@ Table = tuple[str, bytes, int]
 """Name and contents of a table, and the offset up to which a slave must have been sent the log before it."""
 
 Admit = Callable[["SlaveConnection", int], Awaitable[str | None]]
-"""Asked about an Apache slave and the end of its log: why it is no copy; None: it may be one."""
+"""Asked about an Apache slave and the end of its log: why it is no copy; None: it is one.
+
+Raises NotCompared when that cannot be found out now.
+"""
+
+
+class NotCompared(Exception):
+    """An Apache slave could not be compared with this log; the text says why."""
 
 
 async def admit_all(connection: "SlaveConnection", end: int) -> str | None:
@@ -149,6 +159,10 @@ class Master:
             for connection in slaves:
                 connection.send_table(name, table, after)
 
+    def may_push(self, name: str) -> bool:
+        """Returns whether no slave has a table of that name unsent, which a new one would replace."""
+        return not any(connection.has_unsent(name) for connection in self.connections)
+
     def _pump_all(self) -> None:
         self._scheduled = False
         for connection in list(self.connections):
@@ -191,14 +205,24 @@ class Master:
         return self._tables()
 
     def admit(self, connection: "SlaveConnection", report: ha.Report) -> None:
-        """Starts a check of an Apache slave's log; after it begins to serve the slave, or refuses it."""
+        """Starts a check of an Apache slave's log; after it begins to serve the slave, or refuses it.
+
+        A slave that cannot be compared is served, and does not count until it could be.
+        """
 
         async def ask() -> None:
-            why_not = await self._admit(connection, report.end)
-            if why_not is not None:
-                self.refuse(connection, why_not)
-            else:
-                connection.admitted(report)
+            while not connection.is_closing:
+                try:
+                    why_not = await self._admit(connection, report.end)
+                except NotCompared as error:
+                    connection.served(report, str(error))
+                    await self._clock.sleep(COMPARE_AGAIN_S)
+                    continue
+                if why_not is not None:
+                    self.refuse(connection, why_not)
+                else:
+                    connection.admitted(report)
+                return
 
         self._tasks.start(ask(), name="compare a slave")
 
@@ -251,7 +275,9 @@ class SlaveConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
         self._is_fetching = False
-        self._is_admitted = False
+        self._is_served = False  # it is sent the log
+        self._is_admitted = False  # its reports count
+        self._last_report: ha.Report | None = None
         self._unsent_tables: dict[str, _UnsentTable] = {}
         self._last_write = self._last_read = clock.monotonic()
         self._sent_bytes = 0
@@ -299,7 +325,7 @@ class SlaveConnection(asyncio.Protocol):
         self.broker_id = greeting.broker_id
         if not self._begin_at(greeting.start):
             return
-        self._is_admitted = self.takes_tables = True
+        self._is_served = self._is_admitted = self.takes_tables = True
         self._master.greeted(self)
         for name, contents, after in self._master.tables():
             self.send_table(name, ha.encode_table(name, contents), after)
@@ -315,25 +341,44 @@ class SlaveConnection(asyncio.Protocol):
             )
         elif report.synced > report.end:
             self._master.refuse(self, f"it reports {report.synced} on disk, but {report.end} in all")
-        elif self._is_admitted and report.end > self.next_offset:
+        elif self._is_served and report.end > self.next_offset:
             self._master.refuse(
                 self, f"it reports {report.end}, but was sent nothing beyond {self.next_offset}"
             )
         elif self._is_admitted:
             self._count(report)
+        elif self._is_served:
+            self._note(report)
         elif self.next_offset < 0:
             begin = report.end or max(_start_of_file(end - 1, self._sent.file_size), self._sent.min_offset)
             if self._begin_at(begin):
                 self._master.admit(self, report)
 
+    def served(self, report: ha.Report, why_not_compared: str) -> None:
+        """Begins to send to an Apache slave that could not be compared; its reports do not count yet."""
+        if self.is_closing or self._is_served:
+            return
+        log.warning(
+            "Slave %s gets the log, but does not count: it could not be compared: %s. Trying every %d s",
+            *(self.address, why_not_compared, COMPARE_AGAIN_S),
+        )
+        self._is_served = True
+        self._note(report)
+
     def admitted(self, report: ha.Report) -> None:
         """Begins to send to an Apache slave that was compared, and to count its reports."""
         if not self.is_closing:
-            self._is_admitted = True
-            self._count(report)
+            self._is_served = self._is_admitted = True
+            self._count(self._last_report or report)
+
+    def _note(self, report: ha.Report) -> None:
+        """Remembers a report that does not count, and sends on."""
+        self.acknowledged, self._last_report = report.end, report
+        self.pump()
 
     def _count(self, report: ha.Report) -> None:
-        is_first, self.acknowledged = self.acknowledged < 0, report.end
+        is_first = self not in self._master.copies.slaves
+        self.acknowledged = report.end
         self._master.copies.reported(self, report.end, report.synced)
         if is_first:
             log.info(
@@ -366,7 +411,7 @@ class SlaveConnection(asyncio.Protocol):
     def pump(self) -> None:
         """Sends what the slave lacks, as far as the connection takes it."""
         sent = self._sent
-        if not self._is_admitted or self._is_fetching or self.is_closing:
+        if not self._is_served or self._is_fetching or self.is_closing:
             return
         self._send_tables()
         largest = OWN_PART if self._reader.greeting is not None else self._master.rules.part_bytes
@@ -403,6 +448,9 @@ class SlaveConnection(asyncio.Protocol):
             waiting.newest = table, after
         self._send_tables()
 
+    def has_unsent(self, name: str) -> bool:
+        return name in self._unsent_tables
+
     def _send_tables(self) -> None:
         """Sends the tables that may be sent now, while the peer takes them."""
         for name in list(self._unsent_tables):
@@ -430,7 +478,7 @@ class SlaveConnection(asyncio.Protocol):
         self.bytes_per_second = int((self._sent_bytes - counted) / max(now - counted_s, 0.001))
         if now - self._last_read > rules.housekeeping_s:
             self._master.refuse(self, f"it was silent for {rules.housekeeping_s:g} s")
-        elif self._is_admitted and now - self._last_write > rules.heartbeat_s:
+        elif self._is_served and now - self._last_write > rules.heartbeat_s:
             self.write(ha.encode_part_head(self.next_offset, 0))
 
     def close(self) -> None:

@@ -93,6 +93,14 @@ class MemoryCluster:
         self.played.append(server)
         return f"127.0.0.1:{port}"
 
+    async def start_slave(self) -> str:
+        """Starts a slave of broker-a; returns its address once it is registered."""
+        identity = BrokerIdentity(broker_name="broker-a", broker_id=1, role="SLAVE")
+        slave = await _start_broker(len(self.brokers), CONFIG, self.network, self.clock, identity)
+        self.brokers.append(slave)
+        await self.registered()
+        return slave.address
+
     async def create_topic(self, topic: str, queues: int = 4, broker: int = 0) -> None:
         header = CreateTopicRequest(queues, queues, 6, "SINGLE_TAG", topic, "TBW102", attributes="")
         await self.admin.asking.ask(self.brokers[broker].address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
@@ -130,11 +138,15 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
 
 
 async def _start_broker(
-    number: int, config: BrokerConfig, network: MemoryNetwork, clock: VirtualClock
+    number: int,
+    config: BrokerConfig,
+    network: MemoryNetwork,
+    clock: VirtualClock,
+    identity: BrokerIdentity | None = None,
 ) -> Broker:
     own = replace(
         config,
-        identity=BrokerIdentity(broker_name=f"broker-{'abcdef'[number]}"),
+        identity=identity or BrokerIdentity(broker_name=f"broker-{'abcdef'[number]}"),
         listening=ListenConfig(bind_address="127.0.0.1", port=10911 + 10 * number),
         name_servers=NameServerConfig((NAMESRV,)),
     )

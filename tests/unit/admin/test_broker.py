@@ -107,6 +107,21 @@ async def test_our_own_brokers_do_the_upkeep(command: str) -> None:
         assert done.json == {"brokers": [BROKER_A, BROKER_B]}
 
 
+@pytest.mark.parametrize("command", ["cleanExpiredCQ", "cleanUnusedTopic"])
+@virtual
+async def test_a_slave_that_leaves_the_upkeep_to_its_master_does_not_keep_others_from_it(
+    command: str,
+) -> None:
+    async with cluster() as town:
+        slave = await town.start_slave()
+        done = await town.mqadmin(command, "-c", "DefaultCluster", "--json")
+        assert (done.json, done.status) == ({"brokers": [BROKER_A]}, 0)
+        assert "this broker is a slave, ask its master" in done.err
+        asked = await town.mqadmin(command, "-b", slave)
+        assert asked.status == 1
+        assert "this broker is a slave, ask its master" in asked.err
+
+
 @virtual
 async def test_our_own_broker_tells_what_consumers_have_left() -> None:
     async with cluster() as town:

@@ -15,7 +15,7 @@ from tests.unit.replication.played import PlayedBroker, PlayedLog, PlayedSlave
 from turbopump.protocol.codes import ResponseCode
 
 SLAVE_IP = "10.0.0.7"
-NOT_COMPARED = "counts without having been compared"
+NOT_COMPARED = "gets the log, but does not count: it could not be compared"
 
 
 @dataclass
@@ -34,6 +34,12 @@ class Scene:
         """Whether a send finds the slave, after the time that a comparison may take."""
         await asyncio.sleep(within_s)
         return (await self.world.send(self.master, b"x")).code == ResponseCode.SUCCESS
+
+    async def wait(self, slave: PlayedSlave, seconds: float) -> None:
+        """Waits while the slave reports every five seconds, as Apache's does."""
+        for _ in range(round(seconds / 5)):
+            slave.report()
+            await asyncio.sleep(5.0)
 
     def tail(self, size: int) -> bytes:
         """Returns the last bytes of the master's log."""
@@ -153,17 +159,57 @@ async def test_a_slave_with_the_first_bytes_of_a_file_is_compared_in_the_file_be
 
 
 @virtual
-async def test_a_slave_that_no_name_server_knows_counts_with_a_warning(
+async def test_a_slave_that_no_name_server_knows_is_served_and_does_not_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Apache's master, and ours before, took its reports for copies."""
     async with scene(registered=False) as it:
-        it.log.data = it.master.log
-        await it.connect()
+        it.log.data = it.master.log[:-1500]
+        slave = await it.connect()
         assert not await it.counts(1.0)  # it may register soon
-        await asyncio.sleep(10.0)
-        assert await it.counts()
-        assert NOT_COMPARED in caplog.text
+        await it.wait(slave, 60.0)
+        assert not await it.counts()
+        await asyncio.sleep(1.0)
+        assert it.log.data == it.master.log
+        assert caplog.text.count(NOT_COMPARED) == 1
         assert f"on host {SLAVE_IP}" in caplog.text
+        await it.host.register()
+        assert await it.counts(15.0)
+
+
+@virtual
+async def test_a_slave_that_does_not_answer_for_its_record_does_not_count() -> None:
+    async with scene() as it:
+        it.log.data = it.master.log[:-1500]
+        it.log.busy = 20
+        await it.connect()  # each send lets it report
+        for _ in range(6):
+            assert not await it.counts(10.0)
+        it.log.busy = 0
+        assert await it.counts(15.0)
+
+
+@virtual
+async def test_a_slave_with_other_records_that_was_served_before_it_could_be_compared_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What it was sent proves nothing, neither on this connection nor on the next."""
+    for reconnects in (False, True):
+        async with scene(registered=False) as it:
+            copy = it.master.log
+            at = copy.rindex(b"number 017")
+            it.log.data = copy[:at] + b"NUMBER" + copy[at + 6 : -1200]
+            slave = await it.connect()
+            await it.wait(slave, 30.0)
+            assert it.log.end == it.master.store.log.end
+            if reconnects:
+                slave.close()
+                await asyncio.sleep(1.0)
+                slave = await it.connect()
+            await it.host.register()
+            await slave.is_closed.wait()
+            assert not await it.counts()
+            assert "it is not a copy" in caplog.text
 
 
 @virtual
@@ -181,15 +227,24 @@ async def test_a_slave_that_registers_after_it_has_connected_is_compared(
 
 
 @virtual
-async def test_a_slave_shorter_than_one_record_counts_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_slave_shorter_than_one_record_counts_when_it_has_the_record_of_its_master() -> None:
     async with scene() as it:
         it.log.data = it.master.log[:100]
         await it.connect()
-        assert await it.counts()
+        assert not await it.counts()
+        assert await it.counts(15.0)
         assert it.log.data == it.master.log
-        assert "no whole record before its end 100" in caplog.text
+        assert it.log.asked == [0]
+
+
+@virtual
+async def test_a_slave_with_other_bytes_than_the_first_record_never_counts() -> None:
+    async with scene() as it:
+        it.log.data = b"\0\0\0\x65" + bytes(96)
+        slave = await it.connect()
+        await slave.is_closed.wait()
+        assert not await it.counts()
+        assert it.log.asked == [0]
 
 
 @virtual

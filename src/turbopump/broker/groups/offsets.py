@@ -13,7 +13,7 @@ message that arrives before the consumer asks for the end would never be read.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -56,6 +56,8 @@ UNUSUAL_INTERVAL_S = 10.0
 REMEMBERED_MS = int(1000 * JUDGED_S)  # how long a crash is remembered
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
+Place: TypeAlias = tuple[str, str, int]
+"""Group, topic and queue of a committed offset."""
 
 
 class OffsetsFile(msgspec.Struct):
@@ -91,6 +93,8 @@ class CommittedOffsets:
         can be one of a light queue."""
         self.on_commit: Callable[[str, str, int, int], None] | None = None
         """On a slave: called with group, topic, queue and offset of each commit."""
+        self.on_move: Callable[[Place], None] | None = None
+        """On a master with slaves: called for each committed offset that is another one than before."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
@@ -105,6 +109,8 @@ class CommittedOffsets:
         before = _put(self._table, group, topic, queue_id, offset)
         if self.on_commit is not None:
             self.on_commit(group, topic, queue_id, offset)
+        if offset != before and self.on_move is not None:
+            self.on_move((group, topic, queue_id))
         # A member that does not know that it lost the queue, or a tool.
         if offset < before:
             words = "Commit of group %s on %s queue %d goes back from %d to %d"
@@ -124,6 +130,16 @@ class CommittedOffsets:
             if offset > self.query(group, topic, queue_id):
                 _put(self._table, group, topic, queue_id, offset)
         self._changed()
+
+    def adopt(self, moved: Iterable[tuple[str, str, int, int]]) -> None:
+        """Takes offsets (group, topic, queue, offset) that were committed at the master of this slave.
+
+        A reset that was pending there has ended by then. `copied` follows.
+        """
+        for group, topic, queue_id, offset in moved:
+            if self.is_reset(group, topic, queue_id):
+                _drop(self._resets, group, topic, queue_id)
+            _put(self._table, group, topic, queue_id, offset)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Returns the committed queue offset; -1 when the group has never committed on this queue."""

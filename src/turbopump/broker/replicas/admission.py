@@ -3,7 +3,8 @@
 Apache's slaves compare nothing and say only where their log ends. In: the connection of such a slave and that
 end. Out: why it is no copy, or None. The last whole record before its end is looked up in this log, the
 slave's own address with the name servers, and the slave is asked for the record there (33). A slave that
-cannot be asked is admitted, with a warning: it may well be a copy.
+cannot be asked is not admitted: it is sent the log, and asked again for the record before the end that it
+had at first, also on its next connection. What it was sent here would prove nothing.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody
 from turbopump.remoting.client import Client
 from turbopump.replication.comparison import CALL_TIMEOUT_S, LogComparison
-from turbopump.replication.master import SlaveConnection
+from turbopump.replication.master import NotCompared, SlaveConnection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
 from turbopump.store.reading import QueueReader
@@ -29,11 +30,8 @@ log = logging.getLogger(__name__)
 MAX_TRIES = 3  # a slave whose master is configured may connect before it registers
 RETRY_S = 2.0
 MAPPED_IPV4 = "::ffff:"  # how a socket for both families shows an IPv4 peer
+MAX_OPEN_HOSTS = 1000  # whose slaves are remembered as not compared yet
 BYTES_PER_TURN = 256 << 10  # walked in one turn of the loop: about 1.5 ms with the smallest records
-
-
-class CannotAsk(Exception):
-    """The slave behind a connection was not found, or did not answer."""
 
 
 class SlaveAdmission:
@@ -55,28 +53,41 @@ class SlaveAdmission:
         self._mine = mine
         self._reader = reader
         self._comparison = LogComparison(client, mine)
+        self._open: dict[str, int] = {}  # the end of a slave's log that was not compared yet, by its host
 
     async def admit(self, connection: SlaveConnection, end: int) -> str | None:
-        """Returns why the slave that reported `end` is no copy of this log; None: it may be one."""
+        """Returns why the slave that reported `end` at first is no copy of this log; None: it is one.
+
+        Raises NotCompared when the slave cannot be asked.
+        """
+        host = _host_of(connection)
+        first_end = self._open.pop(host, end)
         if end == 0:
             return None
+        end = min(end, first_end) if first_end > self._mine.min_offset else end
         try:
-            offset, record = await self._last_record(end)
+            offset, record = await self._compared_record(end)
             different = await self._asked_until_answered(connection, end, offset, record)
-        except CannotAsk as error:
-            log.warning("Slave %s counts without having been compared: %s", connection.address, error)
-            return None
+        except NotCompared:
+            self._open[host] = end
+            while len(self._open) > MAX_OPEN_HOSTS:
+                del self._open[next(iter(self._open))]
+            raise
         if not different:
             return None
         return (
-            f"its log ends at {end}, but at {offset} it has another record than this log, or none (asked at "
+            f"its log ended at {end}, but at {offset} it has another record than this log, or none (asked at "
             f"{different}): it is not a copy. Stop it, move its store away, and start it empty"
         )
 
     # the record in this log
 
-    async def _last_record(self, end: int) -> tuple[int, bytes]:
-        """Returns log offset and bytes of the last record that ends by `end`. Raises CannotAsk if none."""
+    async def _compared_record(self, end: int) -> tuple[int, bytes]:
+        """Returns log offset and bytes of the record that a slave whose log ended at `end` must have.
+
+        It is the last one that ends by `end`, or the first of this log if `end` lies in that. Raises
+        NotCompared if there is none.
+        """
         mine = self._mine
         begin = end - 1 - (end - 1) % mine.file_size
         while begin >= mine.min_offset:
@@ -85,7 +96,12 @@ class SlaveAdmission:
             if record is not None:
                 return offset, record
             begin -= mine.file_size
-        raise CannotAsk(f"this log has no whole record before its end {end}")
+        first = mine.min_offset
+        await self._reader.bring(((first, min(BYTES_PER_TURN, mine.end - first)),))
+        record = mine.record(first) if first < end else None
+        if record is None:
+            raise NotCompared(f"this log has no record before its end {end}: start it empty")
+        return first, record
 
     async def _last_in_file(self, begin: int, end: int) -> int:
         """Returns the log offset of the last record of the file at `begin` that ends by `end`; -1: none."""
@@ -106,7 +122,10 @@ class SlaveAdmission:
     async def _asked_until_answered(
         self, connection: SlaveConnection, end: int, offset: int, record: bytes
     ) -> str:
-        """Returns the address of a slave that lacks the record; empty when it has it. Raises CannotAsk."""
+        """Returns the address of a slave that lacks the record; empty when it has it. Raises NotCompared."""
+        end = max(end, offset + len(record))
+        if end > max(connection.acknowledged, connection.next_offset):
+            raise NotCompared(f"its log ends at {connection.next_offset}, in the first record of this one")
         for attempt in range(1, MAX_TRIES + 1):
             try:
                 addresses = await self._addresses(connection, end)
@@ -114,21 +133,26 @@ class SlaveAdmission:
                     if not await self._comparison.has_record(address, offset, record):
                         return address
                 return ""
-            except (OSError, BrokenBody, ValueError, CannotAsk) as error:
+            except (OSError, BrokenBody, ValueError, NotCompared) as error:
                 if attempt == MAX_TRIES:
-                    raise CannotAsk(str(error)) from error
+                    raise NotCompared(str(error)) from error
             await self._clock.sleep(RETRY_S)
         raise AssertionError("the last attempt returns or raises")
 
     async def _addresses(self, connection: SlaveConnection, end: int) -> list[str]:
-        """Returns addresses registered on the connection's host whose logs end at `end`. Raises CannotAsk."""
-        host = connection.address.rpartition(":")[0].removeprefix(MAPPED_IPV4)
+        """Returns addresses registered on the connection's host whose logs end where it reports.
+
+        That is at `end`, or between the last report and what it was sent. Raises NotCompared without one.
+        """
+        host = _host_of(connection)
         there = [address for address in await self._registered() if await self._is_at(address, host)]
         if not there:
-            raise CannotAsk(f"no slave of this broker is registered with a name server on host {host}")
-        found = [address for address in there if await self._end_of(address) == end]
+            raise NotCompared(f"no slave of this broker is registered with a name server on host {host}")
+        least = max(end, connection.acknowledged)
+        ends = [(address, await self._end_of(address)) for address in there]
+        found = [address for address, its_end in ends if least <= its_end <= max(end, connection.next_offset)]
         if not found:
-            raise CannotAsk(f"no slave on host {host} has a log that ends at {end}")
+            raise NotCompared(f"no slave on host {host} has a log that ends at {least}")
         return found
 
     async def _registered(self) -> list[str]:
@@ -162,3 +186,7 @@ class SlaveAdmission:
             return -1
         figure = KVTable.decode(answer.body).table.get("commitLogMaxOffset", "")
         return int(figure) if figure.isdecimal() else -1
+
+
+def _host_of(connection: SlaveConnection) -> str:
+    return connection.address.rpartition(":")[0].removeprefix(MAPPED_IPV4)

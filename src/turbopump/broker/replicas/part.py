@@ -13,6 +13,7 @@ from turbopump.broker.replicas.acknowledgement import ReplicaAcknowledgement
 from turbopump.broker.replicas.admission import SlaveAdmission
 from turbopump.broker.replicas.given_offsets import GivenOffsetHandler
 from turbopump.broker.replicas.in_sync_rule import InSyncRule
+from turbopump.broker.replicas.moved_offsets import MovedOffsets
 from turbopump.broker.replicas.pushed_tables import PushedTables
 from turbopump.broker.replicas.requests import ReplicaHandler, SlaveSide
 from turbopump.broker.replicas.slave_broker import SlaveBroker
@@ -77,6 +78,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         admission.admit,
         pushed.all,
     )
+    moved = MovedOffsets(tables.offsets, master.push_table, master.may_push)
     requests = ReplicaHandler(
         store,
         tables.offsets,
@@ -90,17 +92,19 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         listening = context.config().listening
         port = listening.ha_port or context.port + HA_PORT_STEP
         await master.start(listening.bind_address, port)
-        pushed.start(master)
+        pushed.start(master, moved.table_pushed)
 
     def slaves_changed() -> None:
-        """Has appends announced to the master's side only while a slave is connected."""
+        """Has appends and commits announced to the master's side only while a slave is connected."""
         store.log.on_growth = master.grown if master.connections else None
+        moved.follow(bool(master.connections))
 
     master.on_change = slaves_changed
 
     async def close() -> None:
         store.log.on_growth = None
         pushed.stop()
+        moved.close()
         await master.stop()
 
     acknowledgement = context.writer.acknowledgement

@@ -5,6 +5,7 @@ connects, and each one again when it was saved. How they travel is not known her
 """
 
 import asyncio
+from collections.abc import Callable
 
 from turbopump.broker.access.part import USERS_FILE
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
@@ -45,13 +46,16 @@ class PushedTables:
             live.append((USERS_FILE, self._users.contents(), 0))
         return [*live, *((name, data, end) for name, data in progress if data is not None)]
 
-    def start(self, master: Master) -> None:
-        """Sends each table that is saved from now on to all slaves of `master`."""
+    def start(self, master: Master, offsets_pushed: Callable[[], None]) -> None:
+        """Sends each table that is saved from now on to all slaves of `master`.
+
+        `offsets_pushed` is called behind the whole table of committed offsets.
+        """
         loop = asyncio.get_running_loop()
 
         def saved(name: str, contents: bytes) -> None:  # in the thread of a worker
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._push, master, name, contents)
+                loop.call_soon_threadsafe(self._push, master, name, contents, offsets_pushed)
 
         async def publish_users(contents: bytes) -> None:
             master.push_table(USERS_FILE, contents)
@@ -65,13 +69,16 @@ class PushedTables:
         if self._users is not None:
             self._users.publish = None
 
-    def _push(self, master: Master, name: str, contents: bytes) -> None:
+    def _push(self, master: Master, name: str, contents: bytes, offsets_pushed: Callable[[], None]) -> None:
         """Sends a saved table; tables of progress follow the log up to its present end."""
         if name == DELAY_FILE:
             master.push_table(name, contents, self._log.end)
         elif name in self._pushed:
             master.push_table(name, contents)
-        if name == self._tables.offsets.file_name and (reached := self._transactions()) is not None:
+        if name != self._tables.offsets.file_name:
+            return
+        offsets_pushed()
+        if (reached := self._transactions()) is not None:
             master.push_table(TRANSACTION_FILE, reached, self._log.end)
 
     def _transactions(self) -> bytes | None:

@@ -20,6 +20,8 @@ from turbopump.broker.groups.request_modes import FILE as REQUEST_MODES_FILE
 from turbopump.broker.persist import PersistedTable
 from turbopump.broker.registration import NameServerRegistration
 from turbopump.broker.replicas.given_offsets import GivenOffsetSender
+from turbopump.broker.replicas.moved_offsets import FILE as MOVED_OFFSETS
+from turbopump.broker.replicas.moved_offsets import rows_of
 from turbopump.broker.replicas.progress_files import TRANSACTION_FILE, RoleChange
 from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.storage import Storage
@@ -82,6 +84,7 @@ class SlaveBroker:
             TOPICS_FILE: tables.topics.copy,
             GROUPS_FILE: tables.groups.copy,
             tables.offsets.file_name: self._take_offsets,
+            MOVED_OFFSETS: self._take_moved_offsets,
             FILTER_FILE: self._take_filters,
             REQUEST_MODES_FILE: self._take_request_modes,
             DELAY_FILE: lambda contents: self._take_progress(DELAY_FILE, contents),
@@ -158,6 +161,14 @@ class SlaveBroker:
         self._role.progress.learn_crashes(offsets.crashes)
         self._reused.learn(offsets.crashes)
         offsets.forget_group(TRANSACTION_GROUP)
+        offsets.copied(self._commits.pending)
+
+    def _take_moved_offsets(self, contents: bytes) -> None:
+        """Takes offsets that were committed at the master since its table was saved."""
+        offsets = self._tables.offsets
+        offsets.adopt(row for row in rows_of(contents) if row[0] != TRANSACTION_GROUP)
+        self._known.pop(offsets.file_name, None)  # the same table means another change now
+        self._commits.master_has(offsets.query)
         offsets.copied(self._commits.pending)
 
     def _take_filters(self, contents: bytes) -> None:
