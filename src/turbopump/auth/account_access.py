@@ -15,6 +15,7 @@ from turbopump.auth.access import (
     Source,
 )
 from turbopump.auth.accounts import Account, Accounts, Perm
+from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.auth.policies import Explanation
 from turbopump.auth.resources import Action, Need, ResourceType
 from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
@@ -74,6 +75,13 @@ class AccountAccess:
         if account is None or self._accounts.white or account.white_address.matches(source.address):
             return None
         return self._identities[name] if is_signature_of(content, (account.secret_key,), signature) else None
+
+    def greeter(self, greeting: SignedGreeting) -> Identity | None:
+        """Returns the account that signed the greeting of a slave; None: none did."""
+        account = self._accounts.by_key.get(greeting.user)
+        if account is None or not greeting.is_by((account.secret_key,)):
+            return None
+        return self._identities[greeting.user]
 
     def has_secret(self, name: str) -> bool:
         """Returns whether there is a secret of this name that somebody could guess."""

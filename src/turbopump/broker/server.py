@@ -22,6 +22,7 @@ from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
 from turbopump.broker.delay import part as delay
 from turbopump.broker.dledger import part as dledger
 from turbopump.broker.dledger.member import GroupMember
+from turbopump.broker.dledger.member_gate import MemberGate
 from turbopump.broker.dledger.roles import RoleKeeper
 from turbopump.broker.flow import RequestWaits
 from turbopump.broker.groups import part as groups
@@ -132,6 +133,7 @@ class Broker:
         self._replication: ReplicaPart | None = None
         self._acknowledgement: Acknowledgement | None = None
         self._replicas: CopyStatus | None = None
+        self._member_gate = MemberGate()
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -219,7 +221,12 @@ class Broker:
         if store.entries is None or store.committed is None:
             return None
         environment = NodeEnvironment(
-            self._clock, self._networks.copies, self._chance, self._workers, self._sign()
+            self._clock,
+            self._networks.copies,
+            self._chance,
+            self._workers,
+            self._sign(),
+            before=(self._member_gate,) if self.config.access.is_on else (),
         )
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
 
@@ -355,6 +362,7 @@ class Broker:
                 tables.topics, self._send_rules(store), clock, writable=lambda: self._may(WRITE)
             ),
             client=client,
+            credentials=self.credentials,
             registration=self._registration(client, tables),
             servers=ground.servers,
             port=self.port,
@@ -369,6 +377,7 @@ class Broker:
             is_encrypted=self._networks.is_enforcing,
             apply=lambda changed: self._apply(changed, store, context),
             member=ground.member,
+            member_gate=self._member_gate,
             promote=self.promote,
         )
         return context

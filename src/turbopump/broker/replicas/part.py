@@ -67,7 +67,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     config, store, tables = context.config(), context.store, context.tables
     rules, files = config.replication, context.files
     slave_commits.forget(files)
-    users = context.part(AccessPart).users
+    users, peers = context.part(AccessPart).users, context.part(AccessPart).peers
     pushed = (TOPICS_FILE, GROUPS_FILE, tables.offsets.file_name, FILTER_FILE, REQUEST_MODES_FILE)
 
     def all_tables() -> list[Table]:
@@ -109,6 +109,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         run,
         admission.admit,
         all_tables,
+        peers,
     )
     requests = ReplicaHandler(
         store,
@@ -198,6 +199,7 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.network,
         clock,
         SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
+        context.credentials,
     )
     context.registration.on_master = slave.dial_now
     retention = SlaveRetention(
