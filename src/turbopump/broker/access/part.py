@@ -45,7 +45,7 @@ async def build(context: Context) -> AccessPart:
     compiled = twins()
     read_send = None if compiled is None else compiled.signed_send
     control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock, read_send)
-    control.open()
+    await context.workers.run(control.open)
     context.member_gate.now = control.peers
     context.permit = control.link.permit
     context.may_decide = control.link.may_decide
