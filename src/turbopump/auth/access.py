@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from turbopump.auth.book import UserBook
+from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.auth.policies import Explanation, decide, explained
 from turbopump.auth.resources import Need
 from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
@@ -57,10 +58,13 @@ class Access(Protocol):
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
         """Returns who signed the content of a plain send, as `identify` would; None: ask `identify`."""
 
+    def greeter(self, greeting: SignedGreeting) -> Identity | None:
+        """Returns who signed the greeting of a slave; None: the signature is wrong, or its user unknown."""
+
     def authorize(
         self, identity: Identity, needs: Sequence[Need], source: Source, code: int | None = None
     ) -> None:
-        """Raises NoPermission for the first need that is not met; `code` of the request is for the text."""
+        """Raises NoPermission for the first need that is not met; `code` is that of the request."""
 
     def has_secret(self, name: str) -> bool:
         """Returns whether there is a secret of this name that somebody could guess."""
@@ -121,6 +125,11 @@ class UserAccess:
         """Returns the user whose secret signed this content; None: `identify` decides."""
         secrets, identity = self._signers.get(name, _UNKNOWN_USER)
         return identity if is_signature_of(content, secrets, signature) else None
+
+    def greeter(self, greeting: SignedGreeting) -> Identity | None:
+        """Returns the user who signed the greeting of a slave; None: nobody that is enabled."""
+        secrets, identity = self._signers.get(greeting.user, _UNKNOWN_USER)
+        return identity if greeting.is_by(secrets) else None
 
     def current(self, identity: Identity, source: Source) -> Identity:
         """Returns an identity of before with its rights of now; raises NoPermission if it has none."""

@@ -1,8 +1,10 @@
 """Access control by the accounts of 1.0, by the same table of needs as 2.0.
 
 PUB is Pub; SUB is Sub and Get, on groups also Update, without which consumers could not commit. All other
-needs are for administrators, so that what 4.x servers leave to everybody with a key is closed here. The
-checks and their texts come in the order of 4.x; the code of a refusal is 16, which all clients know.
+needs are for administrators, so that what 4.x servers leave to everybody with a key is closed here. A white
+address stands for the permissions of topics and groups, and for reading; what changes a server or its
+accounts takes the signature, or the certificate, of an administrator. The checks and their texts come in the
+order of 4.x; the code of a refusal is 16, which all clients know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +17,11 @@ from turbopump.auth.access import (
     Source,
 )
 from turbopump.auth.accounts import Account, Accounts, Perm
+from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.auth.policies import Explanation
 from turbopump.auth.resources import Action, Need, ResourceType
 from turbopump.auth.signature import ACCESS_KEY, is_signature_of, is_signed_by
+from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
 from turbopump.protocol.names import TRACE_TOPIC
@@ -30,6 +34,12 @@ _OF_SUB = {
 }
 _OF_LISTS = {kind: actions | {Action.PUB} for kind, actions in _OF_SUB.items()}
 _CHECKED_FOR_ADMINS = frozenset({Action.PUB, Action.SUB})
+OF_ADMINS = frozenset({*range(50, 55), int(Code.AUTH_EXPLAIN)})
+"""Requests about accounts: no white address is enough for them."""
+OF_BROKERS = frozenset(
+    {Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.BROKER_HEARTBEAT, Code.QUERY_DATA_VERSION}
+)
+"""What brokers ask of name servers by themselves. Those of 4.x never sign it: a white address is enough."""
 
 
 class AccountAccess:
@@ -53,27 +63,49 @@ class AccountAccess:
 
         Raises NoPermission. A white address counts for this request only.
         """
-        if self._accounts.white and self._is_white(source.address):
-            return Identity(source.address, is_super=True, by=BY_ADDRESS)
         ext = command.ext
         key = ext.get(ACCESS_KEY) if ext else None
+        if self._accounts.white and self._is_white(source.address):
+            return self._at_white_address(command, key, source) or Identity(source.address, by=BY_ADDRESS)
         if not key:
             return self._by_certificate(source)
         account = self._accounts.by_key.get(key)
         if account is None:
             raise NoPermission(f"No acl config for {key}")
         if account.white_address.matches(source.address):
-            return Identity(key, is_super=True, by=BY_ADDRESS)
+            return self._at_white_address(command, key, source) or Identity(key, by=BY_ADDRESS)
         if not is_signed_by(command, (account.secret_key,)):
             raise NoPermission(f"Check signature failed for accessKey={key}")
         return self._identities[key]
 
+    def _at_white_address(self, command: Command, key: str | None, source: Source) -> Identity | None:
+        """Returns the administrator who shows that he is one, where nothing has to be shown; None: none does.
+
+        At a white address the lists of an administrator do not count either.
+        """
+        account = self._accounts.by_key.get(key or source.certificate)
+        if account is None or not account.is_admin:
+            return None
+        if not key:
+            return Identity(account.access_key, is_super=True, by=BY_CERTIFICATE)
+        return Identity(key, is_super=True) if is_signed_by(command, (account.secret_key,)) else None
+
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
         """Returns the account whose secret signed this content; None: `identify` decides, by address too."""
-        account = self._accounts.by_key.get(name)
-        if account is None or self._accounts.white or account.white_address.matches(source.address):
+        accounts, address = self._accounts, source.address
+        account = accounts.by_key.get(name)
+        if account is None or account.white_address.matches(address):
+            return None
+        if accounts.white and self._is_white(address):
             return None
         return self._identities[name] if is_signature_of(content, (account.secret_key,), signature) else None
+
+    def greeter(self, greeting: SignedGreeting) -> Identity | None:
+        """Returns the account that signed the greeting of a slave; None: none did."""
+        account = self._accounts.by_key.get(greeting.user)
+        if account is None or not greeting.is_by((account.secret_key,)):
+            return None
+        return self._identities[greeting.user]
 
     def has_secret(self, name: str) -> bool:
         """Returns whether there is a secret of this name that somebody could guess."""
@@ -119,6 +151,9 @@ class AccountAccess:
         """Raises NoPermission for the first need that an account does not meet."""
         if identity.is_super:
             return
+        if identity.by == BY_ADDRESS:
+            _check_white(needs, code)
+            return
         account = self._accounts.by_key.get(identity.name)
         if account is None:  # deleted since it was identified
             raise NoPermission(f"No acl config for {identity.name}")
@@ -128,19 +163,30 @@ class AccountAccess:
 
     def explain(self, name: str, need: Need, source: Source) -> Explanation:
         """Returns whether and why an account may do something from an address."""
-        address = source.address
-        if self._accounts.is_white(address):
+        address, is_for_admins = source.address, _is_for_admins(need)
+        if not is_for_admins and self._accounts.is_white(address):
             where = "globalWhiteRemoteAddresses"
             return Explanation(True, f"{address} may {need}: it is among {where}", where)
         account = self._accounts.by_key.get(name)
         if account is None:
             return Explanation(False, f"{name} may not {need}: there is no such account")
-        if account.white_address.matches(address):
+        if not is_for_admins and account.white_address.matches(address):
             where = "whiteRemoteAddress"
             return Explanation(True, f"{name} may {need} from {address}: its {where}", where)
         is_allowed = account.is_unlimited or _is_met(account, need)
         text = f"{name} {'may' if is_allowed else 'may not'} {need}: {_reason(account, need)}"
         return Explanation(is_allowed, text, _decided_by(account, need), tuple(_looked_at(account, need)))
+
+
+def _check_white(needs: Sequence[Need], code: int | None) -> None:
+    """Raises NoPermission for what a white address alone does not permit."""
+    if code in OF_ADMINS or (code not in OF_BROKERS and any(map(_is_for_admins, needs))):
+        raise NoPermission(f"Need admin permission for {_request(code)}, but a white address is not")
+
+
+def _is_for_admins(need: Need) -> bool:
+    """Returns whether a need is one to change the server itself."""
+    return need.resource.type is ResourceType.CLUSTER and Action.GET not in need.any_of
 
 
 def _is_met(account: Account, need: Need) -> bool:
@@ -169,8 +215,11 @@ def _refusal(account: Account, need: Need, code: int | None) -> str:
     kind = need.resource.type
     if set(need.any_of) & _OF_LISTS.get(kind, frozenset()):
         return f"No default permission for {kind.name.lower()}:{need.resource.name}"
-    what = "this request" if code is None else f"request code={code}"
-    return f"Need admin permission for {what}, but accessKey={account.access_key} is not"
+    return f"Need admin permission for {_request(code)}, but accessKey={account.access_key} is not"
+
+
+def _request(code: int | None) -> str:
+    return "this request" if code is None else f"request code={code}"
 
 
 def _reason(account: Account, need: Need) -> str:

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from turbopump.auth.signature import Credentials
 from turbopump.broker.config import BrokerConfig, MasterRole
 from turbopump.broker.dledger.member import GroupMember
+from turbopump.broker.dledger.member_gate import MemberGate
 from turbopump.broker.produce.kinds import WaitingKind, WaitingKinds
 from turbopump.broker.produce.targets import SendTargets
 from turbopump.broker.produce.writer import MessageWriter
@@ -115,10 +117,14 @@ class Context:
     """Changes the configuration while the broker runs."""
     member: GroupMember | None = None
     """This broker's member of its DLedger group; None: it is in none."""
+    credentials: Credentials | None = None
+    """With which this broker signs what it asks of others; None: it does not sign."""
     promote: Callable[[MasterRole], None] | None = None
     """Has the process start this slave again as a master; None: it cannot do that."""
     is_encrypted: bool = False
     """Whether clients can only connect with TLS."""
+    member_gate: MemberGate = field(default_factory=MemberGate)
+    """The gate of the DLedger port; used with access control."""
     permit: Permit = permit_all
     """Asked by handlers about a resource that only they know; permits all without access control."""
     may_decide: MayDecide = any_may_decide

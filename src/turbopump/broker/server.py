@@ -21,6 +21,7 @@ from turbopump.broker.consume import part as consume
 from turbopump.broker.delay import part as delay
 from turbopump.broker.dledger import part as dledger
 from turbopump.broker.dledger.member import GroupMember
+from turbopump.broker.dledger.member_gate import MemberGate
 from turbopump.broker.dledger.roles import RoleKeeper
 from turbopump.broker.flow import RequestWaits
 from turbopump.broker.groups import part as groups
@@ -126,6 +127,7 @@ class Broker:
         self._replication: ReplicaPart | None = None
         self._acknowledgement: Acknowledgement | None = None
         self._replicas: CopyStatus | None = None
+        self._member_gate = MemberGate()
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -206,7 +208,12 @@ class Broker:
         if store.entries is None or store.committed is None:
             return None
         environment = NodeEnvironment(
-            self._clock, self._networks.copies, self._chance, self._workers, self._sign()
+            self._clock,
+            self._networks.copies,
+            self._chance,
+            self._workers,
+            self._sign(),
+            before=(self._member_gate,) if self.config.access.is_on else (),
         )
         return GroupMember(self.config.dledger, store.entries, store.committed, store.flusher, environment)
 
@@ -356,6 +363,7 @@ class Broker:
                 writable=lambda: self._may(WRITE),
             ),
             client=client,
+            credentials=self.credentials,
             registration=self._registration(ground, tables),
             servers=ground.ports.servers,
             port=self.port,
@@ -370,6 +378,7 @@ class Broker:
             is_encrypted=self._networks.is_enforcing,
             apply=lambda changed: self._apply(changed, store, context),
             member=ground.member,
+            member_gate=self._member_gate,
             promote=self.promote,
         )
         return context

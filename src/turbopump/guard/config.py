@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 from turbopump.auth.signature import Credentials
@@ -86,6 +87,11 @@ class AccessConfig:
     audits_grants: bool = _why(False, "an audit line for what was allowed, too: one for each request")
     dry_run: bool = _why(
         False, "refuse nothing but requests about users and accounts; note what would be refused"
+    )
+    trusted_peers: tuple[str, ...] = _why(
+        (),
+        "brokers that cannot sign, such as Apache's: IP addresses or networks, separated by ; that replicate "
+        "and form a DLedger group without a signature although access control is on",
     )
     quotas: tuple[tuple[str, UserQuota], ...] = _why(
         (),
@@ -172,6 +178,16 @@ def _key(text: str) -> str:
     if not is_key:
         raise TextNotAccepted
     return text
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    parts = tuple(filter(None, map(str.strip, text.split(";"))))
+    try:
+        for part in parts:
+            ip_network(part, strict=False)
+    except ValueError:
+        raise TextNotAccepted from None
+    return parts
 
 
 QUOTA_FIELDS = {"bytes": "bytes_per_s", "requests": "requests_per_s", "connections": "connections"}
@@ -266,6 +282,9 @@ OWN_KEYS: dict[str, AccessKey] = {
     "authAuditFile": AccessKey("audit_file", "the path of a file", str),
     "authAuditGrants": AccessKey("audits_grants", *_ON),
     "authDryRun": AccessKey("dry_run", *_ON),
+    "authTrustedPeers": AccessKey(
+        "trusted_peers", "IP addresses or networks, separated by ;", _networks, ";".join
+    ),
     "authUserQuotas": AccessKey(
         "quotas",
         "user:bytes=N,requests=N,connections=N, several separated by ;",

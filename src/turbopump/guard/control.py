@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbopump.auth.access import Access
+from turbopump.auth.server_access import ServerAccess
 from turbopump.guard.account_requests import AccountHandler
 from turbopump.guard.account_table import AccountTable
 from turbopump.guard.audit import AuditLog, Run
@@ -19,6 +20,7 @@ from turbopump.guard.config import AccessConfig
 from turbopump.guard.explain_requests import ExplainHandler
 from turbopump.guard.failures import FailedSignatures
 from turbopump.guard.link import AccessLink
+from turbopump.guard.peers import PeerAccess
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.signed_sends import Read
 from turbopump.guard.user_requests import UserHandler
@@ -45,6 +47,8 @@ class ControlPlace:
     """Requests that this server answers to everybody."""
     is_encrypted: bool = False
     """Whether all connections are encrypted."""
+    has_peers: bool = False
+    """Whether this broker copies the log of others: a slave, or a member of a group."""
 
 
 class AccessControl:
@@ -72,18 +76,33 @@ class AccessControl:
             self._accounts = AccountTable(config.accounts_dir, disk, run, clock)
         else:
             self.users = UserTable(config, place.directory, disk, run)
+        failures, quotas = FailedSignatures(), UserQuotas(dict(config.quotas))
         self.link = AccessLink(
             self._access,
             place.cluster,
             self._audit,
-            FailedSignatures(),
-            UserQuotas(dict(config.quotas)),
+            failures,
+            quotas,
             clock,
             config.unchecked | place.open_codes,
             config.unauthorized,
             config.dry_run,
             read_send,
         )
+        servers = ServerAccess(self._access, config.inner_credentials)
+        of_peers = AccessLink(
+            lambda: servers,
+            place.cluster,
+            self._audit,
+            failures,
+            quotas,
+            clock,
+            config.unchecked,
+            config.unauthorized,
+            config.dry_run,
+        )
+        self.peers = PeerAccess(of_peers, config.trusted_peers)
+        """The gate of the ports between brokers."""
 
     def open(self) -> None:
         """Loads users or accounts, and logs what weakens access control. Blocks.
@@ -150,6 +169,14 @@ class AccessControl:
                 found.append(f"{key} lets requests pass: {', '.join(map(str, sorted(codes)))}")
         if config.dry_run:
             found.append("a dry run (authDryRun): nothing is refused, the audit log says what would be")
+        if config.trusted_peers:
+            peers = ", ".join(config.trusted_peers)
+            found.append(f"authTrustedPeers: {peers} may copy all messages and users without a signature")
+        if self._place.has_peers and config.inner_credentials is None:
+            found.append(
+                "what this broker asks of its master or its group is not signed: set "
+                "innerClientAuthenticationCredentials, or they refuse it unless it shows a certificate"
+            )
         if not self._place.is_encrypted:
             found.append("connections are not encrypted: who can read them can send a signed request again")
         return found

@@ -10,9 +10,12 @@ class ExtraMissing(Exception):
     """Raised at the start of a server whose configuration needs a package that is not installed."""
 
 
-def extra(module: str, key: str) -> ModuleType:
-    """Returns an imported module of the extra. Raises ExtraMissing, which names the key that needs it."""
+def extra(module: str, key: str, package: str = "") -> ModuleType:
+    """Returns an imported module of the extra. Raises ExtraMissing, which names the key that needs it.
+
+    `package`: its name for who installs it, if the module has another one.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ExtraMissing(f"{key} needs {module.partition('.')[0]}: {INSTALL}") from None
+        raise ExtraMissing(f"{key} needs {package or module.partition('.')[0]}: {INSTALL}") from None

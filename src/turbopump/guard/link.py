@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from turbopump.auth.access import Access, Identity, Source
 from turbopump.auth.needs import needs_of, needs_of_stored
-from turbopump.auth.resources import Need
+from turbopump.auth.peer_proof import SignedGreeting
+from turbopump.auth.resources import Action, Need
+from turbopump.auth.resources import cluster as cluster_need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.config import ABOUT_ACCESS
@@ -37,6 +39,8 @@ LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 5
 SOURCE = "access source"
 """Attribute of a connection."""
+OF_REPLICATION = Command(0)
+"""Stands in audit lines for a greeting on the replication port, which has no requests."""
 
 
 class Permit(Protocol):
@@ -110,6 +114,7 @@ class AccessLink:
         self._sends = (
             SignedSends(read_send, access, cluster, failures, quotas) if read_send and together else None
         )
+        self._slave_needs = (cluster_need(cluster, Action.UPDATE),)
         self._members: dict[Connection, Identity] = {}
         """Senders of the last heartbeats, by connection. What they may do now is asked when it matters."""
         self._receivers = ReplyReceivers()
@@ -134,6 +139,36 @@ class AccessLink:
                 self._remember_request(identity, command)
         except Refused as refused:
             self._refuse(command, connection, refused)
+
+    def admits_holder(self, source: Source) -> bool:
+        """Returns whether a peer of the replication port may have the log by its certificate alone."""
+        if not source.certificate:
+            return False
+        access = self._access()
+        try:
+            access.authorize(access.identify(OF_REPLICATION, source), self._slave_needs, source)
+        except Refused:
+            return False
+        return True
+
+    def check_slave(self, source: Source, signed: SignedGreeting | None) -> None:
+        """Raises Refused unless a peer of the replication port may have the log: all messages, all users.
+
+        `signed`: its signed greeting; None: what it shows is its certificate, if it has one.
+        """
+        try:
+            if signed is None:
+                identity = self._identify(OF_REPLICATION, source)
+            else:
+                identity = self._identify_as(
+                    OF_REPLICATION, signed.user, source, lambda: _greeter(self._access(), signed)
+                )
+            self._decide(OF_REPLICATION, identity, self._slave_needs, source)
+        except Refused as refused:
+            if not self._is_dry_run:
+                raise
+            text = "Dry run: the slave %s would be refused: %.300s"
+            self._refused.log(self._clock.monotonic(), text, source.address, refused.remark)
 
     def permits_plain_sends(self, connection: Connection) -> bool:
         """Returns False: each send names its user and its topic, so each is checked."""
@@ -242,8 +277,13 @@ class AccessLink:
         self._refused.log(self._clock.monotonic(), text, command.code, connection, refused.remark)
 
     def _identify(self, command: Command, source: Source) -> Identity:
-        ext = command.ext or {}
-        name = ext.get(ACCESS_KEY, "")
+        name = (command.ext or {}).get(ACCESS_KEY, "")
+        return self._identify_as(command, name, source, lambda: self._access().identify(command, source))
+
+    def _identify_as(
+        self, command: Command, name: str, source: Source, identify: Callable[[], Identity]
+    ) -> Identity:
+        """Returns who sent something under a name, by `identify`; counts and notes it when that fails."""
         now = self._clock.monotonic()
         try:
             self._failures.check(source.address, name, now)
@@ -251,7 +291,7 @@ class AccessLink:
             self._note(command, name, source, refused, is_known=False)
             raise
         try:
-            identity = self._access().identify(command, source)
+            identity = identify()
         except Refused as refused:
             if self._access().has_secret(name):  # without a known name, no secret was guessed
                 self._count_failure(name, source, now)
@@ -308,6 +348,15 @@ def source_of(connection: Connection) -> Source:
     made = Source(connection.peer[0], connection.certificate)
     connection.attributes[SOURCE] = made
     return made
+
+
+def _greeter(access: Access, signed: SignedGreeting) -> Identity:
+    identity = access.greeter(signed)
+    if identity is None:
+        raise NoPermission(
+            f"the greeting of User:{signed.user} has a wrong signature, or there is no such user"
+        )
+    return identity
 
 
 def _text(needs: Sequence[Need]) -> str:

@@ -3,13 +3,13 @@
 In: the sender, size and time of each request. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket
 of one second: it may be emptied at once, and a request that is larger than what is left is served and paid
 later, so that one larger than the bucket is possible at all. Super users have a quota only by name, not by
-`*`: servers are super users.
+`*`, and white addresses of 4.x too: servers are there.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from turbopump.auth.access import Identity
+from turbopump.auth.access import BY_ADDRESS, Identity
 from turbopump.guard.config import UserQuota
 from turbopump.protocol.errors import SystemBusy
 from turbopump.remoting.connection import Connection
@@ -77,7 +77,8 @@ class UserQuotas:
 
     def _quota(self, identity: Identity) -> UserQuota | None:
         own = self._quotas.get(identity.name)
-        return own if own is not None or identity.is_super else self._quotas.get(ANY_USER)
+        is_free = identity.is_super or identity.by == BY_ADDRESS
+        return own if own is not None or is_free else self._quotas.get(ANY_USER)
 
     def _bucket(self, name: str, quota: UserQuota, now: float) -> _Bucket:
         bucket = self._buckets.get(name)

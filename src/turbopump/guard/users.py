@@ -243,7 +243,7 @@ class UserTable:
 
         Raises AccessFileFault.
         """
-        files = AccountFiles(self._config.accounts_dir, self._disk)
+        files = AccountFiles(self._config.accounts_dir, self._disk, "migrateAuthFromV1Enabled")
         accounts, _ = accounts_of(files.parse(files.read()))
         try:
             migration = migrated(accounts, self.book)

@@ -14,6 +14,13 @@ tables of its configuration directory, as parts at offset TABLE.
     report             i64 end of the slave's log | i64 end of what is on its disk
     table              i64 TABLE | i32 length | u8 length of the name | name | contents
 
+A master with access control says in the agreement that it wants a signature. Then the greeting begins with
+SIGNED_GREETING, the master answers it with a challenge that it has made for this connection, and the slave
+proves that it has the secret of a user (`auth.peer_proof`) before it reports anything.
+
+    challenge          i64 CHALLENGE | i32 32 | 32 random bytes
+    proof              u8 length of the user's name | name | 32 bytes
+
 GREETING is negative: no log ends there, so a master cannot take it for a report of Apache's form. An Apache
 master that gets one by mistake takes the last number for the slave's end; the slave refuses what it sends
 unless it continues its log.
@@ -31,7 +38,11 @@ PART = struct.Struct(">qi")
 GREETING_FORM = struct.Struct(">qqqq")
 
 GREETING = -0x5450_4841_0000_0001  # "TPHA", version 1
+SIGNED_GREETING = GREETING - 1  # version 2
 TABLE = -1
+CHALLENGE = -2
+CHALLENGE_SIZE = PROOF_SIZE = 32
+MAX_USER_NAME = 255  # bytes
 MAX_PART = (4 << 20) - PART.size  # Apache's slave has a buffer of 4 MiB for a part and its head
 MAX_TABLE = 256 << 20  # the largest file of a configuration directory that is loaded at start, too
 MAX_TABLE_NAME = 255
@@ -44,6 +55,23 @@ class Greeting:
     run: int
     start: int
     broker_id: int
+    is_signed: bool = False
+    """Whether a proof follows, once the master has sent a challenge."""
+
+
+@dataclass(frozen=True, slots=True)
+class GreetingProof:
+    """The user whose secret a slave has, and what it made with this secret of greeting and challenge."""
+
+    user: str
+    proof: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Random bytes that a master has made for one connection; a slave signs them with its greeting."""
+
+    nonce: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +109,23 @@ def encode_disk_report(end: int, synced: int) -> bytes:
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    return GREETING_FORM.pack(GREETING, greeting.run, greeting.start, greeting.broker_id)
+    first = SIGNED_GREETING if greeting.is_signed else GREETING
+    return GREETING_FORM.pack(first, greeting.run, greeting.start, greeting.broker_id)
+
+
+def encode_challenge(nonce: bytes) -> bytes:
+    """Returns a master's challenge as a part."""
+    assert len(nonce) == CHALLENGE_SIZE
+    return PART.pack(CHALLENGE, CHALLENGE_SIZE) + nonce
+
+
+def encode_proof(proof: GreetingProof) -> bytes:
+    """Returns a slave's answer to a challenge. Raises ValueError for a name beyond its limit."""
+    name = proof.user.encode()
+    if not 0 < len(name) <= MAX_USER_NAME:
+        raise ValueError(f"the name of a user must have 1 to {MAX_USER_NAME} bytes, got {len(name)}")
+    assert len(proof.proof) == PROOF_SIZE
+    return b"".join((bytes((len(name),)), name, proof.proof))
 
 
 def encode_part_head(offset: int, size: int) -> bytes:
@@ -99,10 +143,12 @@ def encode_table(name: str, contents: bytes) -> bytes:
 
 
 class ReportReader:
-    """Cuts what a slave sends into a greeting, if there is one, and reports."""
+    """Cuts what a slave sends into a greeting, if there is one, its proof if it is signed, and reports."""
 
     def __init__(self) -> None:
         self.greeting: Greeting | None = None
+        self.proof: GreetingProof | None = None
+        """Of a signed greeting, once it has come."""
         self._buffer = b""
         self._began = False
 
@@ -125,23 +171,45 @@ class ReportReader:
         return Report(*numbers[-(form.size // REPORT.size) :])
 
     def _begin(self) -> bool:
-        """Reads the greeting, if the first number is one; returns whether reports follow now."""
-        if len(self._buffer) < REPORT.size:
-            return False
-        if REPORT.unpack_from(self._buffer)[0] == GREETING:
-            if len(self._buffer) < GREETING_FORM.size:
+        """Reads the greeting and its proof, if there are any; returns whether reports follow now."""
+        if self.greeting is None:
+            if len(self._buffer) < REPORT.size:
                 return False
-            _, run, start, broker_id = GREETING_FORM.unpack_from(self._buffer)
-            if start < 0 or broker_id < 0:
-                raise BrokenFrame(f"a greeting must name an offset and a broker id, got {start}, {broker_id}")
-            self.greeting = Greeting(run, start, broker_id)
-            self._buffer = self._buffer[GREETING_FORM.size :]
-        self._began = True
+            first = REPORT.unpack_from(self._buffer)[0]
+            if first in (GREETING, SIGNED_GREETING) and not self._read_greeting(first):
+                return False
+        self._began = self.greeting is None or not self.greeting.is_signed or self._read_proof()
+        return self._began
+
+    def _read_greeting(self, first: int) -> bool:
+        if len(self._buffer) < GREETING_FORM.size:
+            return False
+        _, run, start, broker_id = GREETING_FORM.unpack_from(self._buffer)
+        if start < 0 or broker_id < 0:
+            raise BrokenFrame(f"a greeting must name an offset and a broker id, got {start}, {broker_id}")
+        self.greeting = Greeting(run, start, broker_id, is_signed=first == SIGNED_GREETING)
+        self._buffer = self._buffer[GREETING_FORM.size :]
+        return True
+
+    def _read_proof(self) -> bool:
+        if not self._buffer:
+            return False
+        end = 1 + self._buffer[0]
+        if len(self._buffer) < end + PROOF_SIZE:
+            return False
+        try:
+            name = self._buffer[1:end].decode()
+        except UnicodeDecodeError:
+            name = ""
+        if not name:
+            raise BrokenFrame("a signed greeting must name a user")
+        self.proof = GreetingProof(name, self._buffer[end : end + PROOF_SIZE])
+        self._buffer = self._buffer[end + PROOF_SIZE :]
         return True
 
 
 class PartReader:
-    """Cuts what a master sends into heads of parts, their bytes as they come, and tables.
+    """Cuts what a master sends into heads of parts, their bytes as they come, tables, and a challenge.
 
     The bytes of a part are handed on before the part is complete, as views of what was received: a slave
     copies them into its log once, and keeps nothing else.
@@ -153,8 +221,9 @@ class PartReader:
         self._head = b""
         self._left = 0  # bytes of the current part that are still to come
         self._table: bytearray | None = None
+        self._is_challenge = False
 
-    def feed(self, data: bytes) -> Iterator[SentPart | memoryview | TableFile]:
+    def feed(self, data: bytes) -> Iterator[SentPart | memoryview | TableFile | Challenge]:
         """Takes received bytes; yields what is in them. Raises BrokenFrame for an impossible head."""
         view = memoryview(data)
         while view:
@@ -172,8 +241,8 @@ class PartReader:
                 continue
             self._table += piece
             if not self._left:
-                yield _table_of(bytes(self._table))
-                self._table = None
+                whole, self._table = bytes(self._table), None
+                yield Challenge(whole) if self._is_challenge else _table_of(whole)
 
     def _begin(self) -> Iterator[SentPart]:
         offset, size = PART.unpack(self._head)
@@ -183,7 +252,11 @@ class PartReader:
                 raise BrokenFrame(
                     f"the master sent a table of {size} bytes, at most {MAX_TABLE} are possible"
                 )
-            self._table = bytearray()
+            self._table, self._is_challenge = bytearray(), False
+        elif offset == CHALLENGE and self._takes_tables:
+            if size != CHALLENGE_SIZE:
+                raise BrokenFrame(f"a challenge must have {CHALLENGE_SIZE} bytes, got {size}")
+            self._table, self._is_challenge = bytearray(), True
         elif offset < 0 or not 0 <= size <= self._max_part:
             raise BrokenFrame(f"the master sent an impossible part: offset {offset}, {size} bytes")
         else:

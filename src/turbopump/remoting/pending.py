@@ -5,7 +5,8 @@ gets in, however many others are silent.
 """
 
 import asyncio
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
 
 from turbopump.runtime.network import descriptor_limit
 
@@ -22,17 +23,22 @@ class PendingConnection(Protocol):
     def give_up(self, why: str) -> None: ...
 
 
+C = TypeVar("C", bound=PendingConnection)
+
+
 class PendingConnections:
     """Pending connections of all ports of a server: those that are silent, and handshakes under way."""
 
     def __init__(self, max_silent: int | None = None, max_handshakes: int = MAX_HANDSHAKES) -> None:
         """`max_silent`: by default as many as the descriptors of the process allow."""
-        self._silent = _Waiters(
+        self._silent: WaitingConnections[PendingConnection] = WaitingConnections(
             max_silent or max(1, min(MAX_SILENT, descriptor_limit() // SILENT_SHARE)),
             SILENT_TIMEOUT_S,
             "it has sent nothing",
         )
-        self._handshakes = _Waiters(max_handshakes, HANDSHAKE_TIMEOUT_S, "its TLS handshake has not ended")
+        self._handshakes: WaitingConnections[PendingConnection] = WaitingConnections(
+            max_handshakes, HANDSHAKE_TIMEOUT_S, "its TLS handshake has not ended"
+        )
 
     def __len__(self) -> int:
         return len(self._silent) + len(self._handshakes)
@@ -52,19 +58,22 @@ class PendingConnections:
         self._handshakes.remove(connection)
 
 
-class _Waiters:
-    """Connections that wait for the same, in the order in which they began to."""
+class WaitingConnections(Generic[C]):
+    """Connections that wait for the same, in the order in which they began; bounded by number and time."""
 
     def __init__(self, bound: int, timeout_s: float, what: str) -> None:
         self._bound = bound
         self._timeout_s = timeout_s
         self._what = what
-        self._timers: dict[PendingConnection, asyncio.TimerHandle] = {}
+        self._timers: dict[C, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
         return len(self._timers)
 
-    def add(self, connection: PendingConnection) -> None:
+    def __iter__(self) -> Iterator[C]:
+        return iter(list(self._timers))
+
+    def add(self, connection: C) -> None:
         if len(self._timers) >= self._bound:
             oldest = next(iter(self._timers))
             self.remove(oldest)
@@ -72,11 +81,11 @@ class _Waiters:
         loop = asyncio.get_running_loop()
         self._timers[connection] = loop.call_later(self._timeout_s, self._expire, connection)
 
-    def remove(self, connection: PendingConnection) -> None:
+    def remove(self, connection: C) -> None:
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def _expire(self, connection: PendingConnection) -> None:
+    def _expire(self, connection: C) -> None:
         self.remove(connection)
         connection.give_up(f"{self._what} in {self._timeout_s:g} s")

@@ -56,6 +56,8 @@ class Verdict:
     """A number of the master's process, if it is one of ours."""
     file_size: int | None = None
     """Size of a file of the master's log, if the master is one of ours."""
+    wants_signature: bool = False
+    """Whether the master has access control, so that the greeting is to be signed."""
 
     @property
     def may_copy(self) -> bool:
@@ -144,7 +146,8 @@ class LogComparison:
         is_same = part[1] == end and begin <= part[0] and zlib.crc32(mine.read(*part)) == theirs.checksum
         relation = judge(None if mine.is_empty else Extent(mine.min_offset, end), master, is_same)
         start = master.begin if relation in (Relation.EMPTY, Relation.OUTDATED) else end
-        return Verdict(relation, start, master, theirs.run, theirs.fileSize)
+        signs = bool(theirs.wantsSignature)
+        return Verdict(relation, start, master, theirs.run, theirs.fileSize, signs)
 
     async def _with_apache(self, address: str) -> Verdict:
         """Compares with any other master: the last whole record must be there, byte for byte."""

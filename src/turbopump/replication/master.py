@@ -1,9 +1,11 @@
 """The master's side of the HA port: sends the log to slaves as it grows, and takes their reports.
 
 In: connections of slaves, Apache's or ours, and the notice that the log has grown. Out: parts of the log, and
-reports for `copies.py`. A slave that reports more than this log has, or that `admit` finds to hold other
-records, is disconnected with one log line, and nothing that it reports counts. Which messages wait for
-slaves, and what they are answered, is not known here.
+reports for `copies.py`. With access control a peer is a slave, and has a place among them, only when
+`SlaveAccess` has admitted it: by its address or certificate at once, else by its signed greeting. A slave
+that reports more than this log has, or that `admit` finds to hold other records, is disconnected with one log
+line, and nothing that it reports counts. Which messages wait for slaves, and what they are answered, is not
+known here.
 
     Apache's slave    first report = where it goes on; 0: at the start of the last file. Then `admit` is asked
     ours              a greeting = where it goes on. It has compared its log with this one before
@@ -13,14 +15,19 @@ A slave that cannot be compared is sent the log, and does not count until it was
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.protocol import ha
 from turbopump.protocol.errors import BrokenFrame
+from turbopump.remoting.connection import peer_address
+from turbopump.remoting.pending import WaitingConnections
 from turbopump.replication.copies import Copies
+from turbopump.replication.slave_access import OpenToAll, SlaveAccess
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Listener, Network
 from turbopump.runtime.rate_limited_log import RateLimitedLog
@@ -29,6 +36,8 @@ from turbopump.runtime.tasks import Tasks
 log = logging.getLogger(__name__)
 
 MAX_SLAVES = 64  # connections of slaves; each may cost as much sending as a consumer of everything
+MAX_NEWCOMERS = 64  # connections that have not shown who they are; with more, the oldest one is closed
+NEWCOMER_TIMEOUT_S = 10.0  # a slave that signs speaks at once and answers the challenge at once
 OWN_PART = 256 << 10  # bytes in one part to a slave of ours
 BUFFER_BYTES = 1 << 20  # that a connection holds unsent before the pump waits for it
 PARTS_PER_TURN = 16  # sent to one slave before the loop serves others
@@ -100,8 +109,13 @@ class Master:
         run: int,
         admit: Admit = admit_all,
         tables: Callable[[], Iterable[Table]] = tuple,
+        access: SlaveAccess | None = None,
+        nonce: Callable[[], bytes] = lambda: secrets.token_bytes(ha.CHALLENGE_SIZE),
     ) -> None:
-        """`run`: a number of this process; `tables`: what a slave of ours gets when it comes."""
+        """`run`: a number of this process; `tables`: what a slave of ours gets when it comes.
+
+        `access` decides who is a slave; without it everybody is. `nonce` makes the challenge of a connection.
+        """
         self.copies = copies
         self.run = run
         self.rules = rules
@@ -114,6 +128,11 @@ class Master:
         self._clock = clock
         self._admit = admit
         self._tables = tables
+        self.access: SlaveAccess = access or OpenToAll()
+        self.nonce = nonce
+        self._newcomers: WaitingConnections[SlaveConnection] = WaitingConnections(
+            MAX_NEWCOMERS, NEWCOMER_TIMEOUT_S, "it has not shown who it is"
+        )
         self._listener: Listener | None = None
         self._tasks = Tasks(log)
         self._keeps_house = False
@@ -130,7 +149,7 @@ class Master:
         if self._listener is not None:
             self._listener.close()
         await self._tasks.close()
-        for connection in list(self.connections):
+        for connection in (*self.connections, *self._newcomers):
             connection.close()
         self.copies.give_up()
 
@@ -169,21 +188,30 @@ class Master:
             connection.pump()
 
     def _accept(self) -> asyncio.Protocol:
-        if len(self.connections) >= MAX_SLAVES:
-            self._refused.log(self._clock.monotonic(), "Refusing a slave: %d are connected", MAX_SLAVES)
-            return _RefusedSlave()
         return SlaveConnection(self, self._sent, self._clock)
 
     # called by connections
 
-    def opened(self, connection: "SlaveConnection") -> None:
+    def came(self, connection: "SlaveConnection") -> None:
+        """Keeps a connection that has not shown who it is for a while. It takes no place of a slave."""
+        self._newcomers.add(connection)
+
+    def opened(self, connection: "SlaveConnection") -> bool:
+        """Gives a connection a place among the slaves; False: there is none, and it is closed."""
+        self._newcomers.remove(connection)
+        if len(self.connections) >= MAX_SLAVES:
+            self._refused.log(self._clock.monotonic(), "Refusing a slave: %d are connected", MAX_SLAVES)
+            connection.close()
+            return False
         self.connections[connection] = None
         if not self._keeps_house:
             self._keeps_house = True
             self._tasks.start(self._keep_house(), name="heartbeats to slaves")
         self.on_change()
+        return True
 
     def closed(self, connection: "SlaveConnection") -> None:
+        self._newcomers.remove(connection)
         if connection in self.connections:
             del self.connections[connection]
             self.copies.left(connection)
@@ -259,6 +287,7 @@ class SlaveConnection(asyncio.Protocol):
 
     def __init__(self, master: Master, sent: SentLog, clock: Clock) -> None:
         self.address = "unknown"
+        self._host = ""
         self.broker_id: int | None = None
         """Id of a slave of ours; Apache's slaves do not say theirs."""
         self.takes_tables = False
@@ -275,6 +304,11 @@ class SlaveConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
         self._is_fetching = False
+        self._certificate = ""
+        self._is_known = False
+        """Whether this peer may have the log."""
+        self._nonce = b""
+        """The challenge of this connection; empty before it was sent."""
         self._is_served = False  # it is sent the log
         self._is_admitted = False  # its reports count
         self._last_report: ha.Report | None = None
@@ -288,14 +322,20 @@ class SlaveConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        peer = transport.get_extra_info("peername") or ("unknown", 0)
-        self.address = f"{peer[0]}:{peer[1]}"
-        self._master.opened(self)
+        self._host, port = peer_address(self._transport)
+        self.address = f"{self._host}:{port}"
+        self._certificate = transport.get_extra_info("certificate_user") or ""
+        if self._master.access.admits(self._host, self._certificate):
+            self._is_known = self._master.opened(self)
+        else:
+            self._master.came(self)
 
     def data_received(self, data: bytes) -> None:
         self._last_read = self._clock.monotonic()
         try:
             report = self._reader.feed(data)
+            if not self._passes(report) or self.is_closing:
+                return
             if self.next_offset < 0 and self._reader.greeting is not None:
                 self._greeted(self._reader.greeting)
         except BrokenFrame as error:
@@ -315,6 +355,34 @@ class SlaveConnection(asyncio.Protocol):
         if self in self._master.connections:
             log.warning("Slave %s is gone: %s", self.address, error or "it closed the connection")
         self._master.closed(self)
+
+    def give_up(self, why: str) -> None:
+        """Ends the connection of a newcomer, with a log line."""
+        self._master.refuse(self, why)
+
+    # who it is
+
+    def _passes(self, report: ha.Report | None) -> bool:
+        """Returns whether what was read may be served; sends the challenge, and refuses who may not."""
+        greeting, proof = self._reader.greeting, self._reader.proof
+        if greeting is not None and greeting.is_signed and not self._nonce:
+            self._nonce = self._master.nonce()
+            self.write(ha.encode_challenge(self._nonce))
+        if greeting is not None and greeting.is_signed and proof is None:
+            return False
+        if self._is_known:
+            return True
+        if greeting is None and report is None:
+            return False
+        signed = None
+        if greeting is not None and proof is not None:
+            signed = SignedGreeting(proof.user, proof.proof, self._nonce, ha.encode_greeting(greeting))
+        why_not = self._master.access.refusal(self._host, self._certificate, signed)
+        if why_not is not None:
+            self._master.refuse(self, why_not)
+            return False
+        self._is_known = self._master.opened(self)
+        return self._is_known
 
     # what the slave says
 
@@ -493,13 +561,6 @@ class _UnsentTable:
     table: bytes
     after: int
     newest: tuple[bytes, int] | None = None
-
-
-class _RefusedSlave(asyncio.Protocol):
-    """Closes a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _start_of_file(offset: int, file_size: int) -> int:

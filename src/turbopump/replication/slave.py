@@ -16,10 +16,12 @@ No failure ends the copying for good or without a word: each ends in one of thes
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, cast
 
+from turbopump.auth.peer_proof import greeting_proof
+from turbopump.auth.signature import Credentials
 from turbopump.protocol import ha
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import BrokenBody, BrokenFrame
@@ -102,7 +104,9 @@ class Slave:
         network: Network,
         clock: Clock,
         rules: SlaveTimings,
+        credentials: Credentials | None = None,
     ) -> None:
+        """`credentials` sign the greeting for a master with access control; None: it stays unsigned."""
         self.state = SlaveState.SEARCHING
         self.trouble = "no master was found yet"
         """Why the slave does not follow its master, or what hinders it; empty: all is well."""
@@ -127,6 +131,7 @@ class Slave:
         self._network = network
         self._clock = clock
         self._rules = rules
+        self._credentials = credentials
         self._backlog = Backlog(replica)
         self._delay = DialDelay()
         self._held = HeldTables(self.take_table)
@@ -228,12 +233,14 @@ class Slave:
             "The master's log begins at %d, %s: starting over; the old log is kept as %s",
             *(verdict.master.begin, mine, ", ".join(kept) or "nothing"),
         )
-        return Verdict(Relation.EMPTY, verdict.master.begin, verdict.master, verdict.run, verdict.file_size)
+        return replace(verdict, relation=Relation.EMPTY, start=verdict.master.begin)
 
     async def _copy(self, master: MasterAddress, verdict: Verdict) -> float:
         """Copies until the connection is lost or cannot be made; returns the seconds to pause then."""
         host, port = split_address(master.ha)
-        connection = _MasterConnection(self, self._replica, self._backlog, verdict, self._rules, self._clock)
+        connection = _MasterConnection(
+            self, self._replica, self._backlog, verdict, self._rules, self._clock, self._credentials
+        )
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._network.connect(lambda: connection, host, port)
@@ -326,6 +333,7 @@ class _MasterConnection(asyncio.Protocol):
         verdict: Verdict,
         rules: SlaveTimings,
         clock: Clock,
+        credentials: Credentials | None,
     ) -> None:
         self.is_lost = False
         self.lost_by = "the master closed it"
@@ -337,6 +345,9 @@ class _MasterConnection(asyncio.Protocol):
         self._verdict = verdict
         self._rules = rules
         self._clock = clock
+        self._signs_with = credentials if verdict.wants_signature else None
+        """Credentials that sign the greeting; None once it is signed, or if it needs no signature."""
+        self._greeting = b""
         self._reader = ha.PartReader(takes_tables=verdict.run is not None)
         self._transport: asyncio.Transport | None = None
         self._reported = (-1, -1)
@@ -349,8 +360,9 @@ class _MasterConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._slave.connected(self._verdict)
         if self._verdict.run is not None:
-            greeting = ha.Greeting(self._verdict.run, self._verdict.start, self._rules.broker_id)
-            self._transport.write(ha.encode_greeting(greeting))
+            is_signed, run, start = self._signs_with is not None, self._verdict.run, self._verdict.start
+            self._greeting = ha.encode_greeting(ha.Greeting(run, start, self._rules.broker_id, is_signed))
+            self._transport.write(self._greeting)
         self._report(force=True)
         self._backlog.on_turn = self._limit_backlog
 
@@ -362,6 +374,8 @@ class _MasterConnection(asyncio.Protocol):
                     self._begin_part(found)
                 elif isinstance(found, ha.TableFile):
                     self._slave.take_table(found.name, found.contents)
+                elif isinstance(found, ha.Challenge):
+                    self._sign(found.nonce)
                 else:
                     self._replica.append(found)
         except (BrokenFrame, UnusableStore) as error:
@@ -380,6 +394,17 @@ class _MasterConnection(asyncio.Protocol):
         self.is_lost = True
         if error is not None:
             self.lost_by = str(error)
+
+    # signing
+
+    def _sign(self, nonce: bytes) -> None:
+        """Proves that this broker has the secret of its user, then reports for the first time."""
+        credentials, self._signs_with = self._signs_with, None
+        if credentials is None or self._transport is None:
+            raise BrokenFrame("the master sent a challenge, but the greeting was not to be signed")
+        proof = greeting_proof(credentials.secret_key, nonce, self._greeting)
+        self._transport.write(ha.encode_proof(ha.GreetingProof(credentials.access_key, proof)))
+        self._report(force=True)
 
     # copying
 
@@ -414,7 +439,7 @@ class _MasterConnection(asyncio.Protocol):
         replica = self._replica
         end = self._verdict.start if replica.is_empty else replica.end
         position = (end, min(replica.synced, end) if not replica.is_empty else 0)
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._signs_with is not None:
             return
         if not force and position[0] == self._reported[0]:
             return

@@ -24,13 +24,17 @@ def reports(data: bytes) -> None:
     except BrokenFrame as error:
         raise AssertionError("refused only in pieces") from error
     assert found == last
-    assert pieces.greeting == whole.greeting
+    assert (pieces.greeting, pieces.proof) == (whole.greeting, whole.proof)
     if last is not None:
         again = ha.ReportReader()
         if whole.greeting is None:
             assert again.feed(ha.encode_report(last.end)) == last
         else:
-            greeted = ha.encode_greeting(whole.greeting) + ha.encode_disk_report(last.end, last.synced)
+            proof = b"" if whole.proof is None else ha.encode_proof(whole.proof)
+            assert whole.greeting.is_signed is (whole.proof is not None)
+            greeted = (
+                ha.encode_greeting(whole.greeting) + proof + ha.encode_disk_report(last.end, last.synced)
+            )
             assert again.feed(greeted) == last
 
 
@@ -58,6 +62,8 @@ def _parts(pieces: list[bytes]) -> list[tuple[int | str, int, bytes]]:
                 read.append((found.offset, found.size, b""))
             elif isinstance(found, ha.TableFile):
                 read.append((found.name, len(found.contents), found.contents))
+            elif isinstance(found, ha.Challenge):
+                read.append((ha.CHALLENGE, len(found.nonce), found.nonce))
             else:
                 where, size, body = read[-1]
                 read[-1] = where, size, body + bytes(found)
@@ -70,6 +76,9 @@ def report_seeds() -> Iterator[bytes]:
         yield b"".join(ours)[:MAX_SEED]
     greeting = ha.encode_greeting(ha.Greeting(7, 1 << 20, 1))
     yield greeting + ha.encode_disk_report(1 << 20, 0) + ha.encode_disk_report(2 << 20, 1 << 20)
+    signed = ha.encode_greeting(ha.Greeting(7, 1 << 20, 1, is_signed=True))
+    proof = ha.encode_proof(ha.GreetingProof("servers", bytes(range(ha.PROOF_SIZE))))
+    yield signed + proof + ha.encode_disk_report(1 << 20, 0)
 
 
 def part_seeds() -> Iterator[bytes]:
@@ -78,11 +87,14 @@ def part_seeds() -> Iterator[bytes]:
             frame for frame in connection(version, "fresh", 0) if frame.to_slave and len(frame.data) < 500
         ]
         yield b"".join(frame.data for frame in sent)[:MAX_SEED]
+    yield ha.encode_challenge(bytes(ha.CHALLENGE_SIZE)) + ha.encode_part_head(5, 0)
     yield ha.encode_table("topics.json", b"{}") + ha.encode_part_head(5, 3) + b"abc"
 
 
 WORDS = (
     ha.REPORT.pack(ha.GREETING),
+    ha.REPORT.pack(ha.SIGNED_GREETING),
+    ha.PART.pack(ha.CHALLENGE, ha.CHALLENGE_SIZE),
     ha.REPORT.pack(-1),
     b"\x7f" + b"\xff" * 7,
     bytes(8),

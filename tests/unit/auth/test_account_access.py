@@ -7,7 +7,7 @@ from turbopump.auth.access import Identity, Source
 from turbopump.auth.account_access import AccountAccess
 from turbopump.auth.accounts import read_accounts
 from turbopump.auth.resources import Action, Need, cluster, group, topic
-from turbopump.auth.signature import Credentials
+from turbopump.auth.signature import Credentials, keyed, signature_of
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
 
@@ -45,12 +45,35 @@ def refusal(call: Any, *arguments: Any) -> str:
 # --- who, in the order of the checks --------------------------------------------------------------------
 
 
-def test_a_global_white_address_needs_no_key_and_may_do_everything() -> None:
+def test_a_global_white_address_needs_no_key_and_may_do_all_but_what_is_for_administrators() -> None:
+    access, white = AccountAccess(ACCOUNTS), Source("10.0.0.7")
+    for command in (Command(26), signed("nobody1"), signed("normal1", "wrong-secret"), signed("normal1")):
+        identity = access.identify(command, white)
+        assert identity == Identity("10.0.0.7", False, "address")
+        access.authorize(identity, (topic("deny", Action.PUB), topic("new", Action.CREATE)), white, 17)
+        access.authorize(identity, (cluster("C", Action.GET),), white, 26)
+        text = "Need admin permission for request code=25, but a white address is not"
+        assert refusal(access.authorize, identity, (cluster("C", Action.UPDATE),), white, 25) == text
+        text = "Need admin permission for request code=52, but a white address is not"
+        assert refusal(access.authorize, identity, (cluster("C", Action.GET),), white, 52) == text
+
+
+@pytest.mark.parametrize("code", [103, 104, 322, 904])
+def test_brokers_at_a_white_address_register_though_those_of_4x_never_sign(code: int) -> None:
+    access, white = AccountAccess(ACCOUNTS), Source("10.0.0.7")
+    access.authorize(access.identify(Command(code), white), (cluster("C", Action.UPDATE),), white, code)
+
+
+@pytest.mark.parametrize("key", ["admin11", "listed1"])
+def test_an_administrator_at_a_white_address_is_one_by_its_signature_or_certificate(key: str) -> None:
     access = AccountAccess(ACCOUNTS)
-    for command in (Command(26), signed("nobody1"), signed("normal1", "wrong-secret")):
-        identity = access.identify(command, Source("10.0.0.7"))
-        assert identity == Identity("10.0.0.7", True, "address")
-        access.authorize(identity, (cluster("C", Action.UPDATE),), Source("10.0.0.7"))
+    for command, certificate in ((signed(key), ""), (Command(25), key)):
+        source = Source("10.0.0.7", certificate)
+        identity = access.identify(command, source)
+        assert (identity.name, identity.is_super) == (key, True)
+        access.authorize(identity, (cluster("C", Action.UPDATE),), source, 50)
+    unsigned = access.identify(Command(25, ext={"AccessKey": key}), Source("10.0.0.7"))
+    assert not unsigned.is_super
 
 
 def test_a_white_address_is_one_of_this_request_only() -> None:
@@ -76,7 +99,35 @@ def test_who_is_not_certain_is_refused_with_apaches_text(command: Command, text:
 
 def test_the_white_address_of_an_account_needs_its_key_alone() -> None:
     identity = AccountAccess(ACCOUNTS).identify(Command(26, ext={"AccessKey": "office1"}), Source("10.1.0.9"))
-    assert identity == Identity("office1", True, "address")
+    assert identity == Identity("office1", False, "address")
+    may_all = topic("deny", Action.PUB), group("any", Action.SUB), cluster("C", Action.GET)
+    AccountAccess(ACCOUNTS).authorize(identity, may_all, Source("10.1.0.9"), 310)
+
+
+def test_an_account_at_its_white_address_is_no_administrator() -> None:
+    """Whoever has the address and knows the key, which is no secret, would make himself one with 50."""
+    access, office = AccountAccess(ACCOUNTS), Source("10.1.0.9")
+    for command in (Command(50, ext={"AccessKey": "office1"}), signed("office1")):
+        identity = access.identify(command, office)
+        assert "Need admin permission" in refusal(
+            access.authorize, identity, (cluster("C", Action.UPDATE),), office, 50
+        )
+
+
+def test_plain_sends_are_checked_by_their_signature_where_no_white_address_decides() -> None:
+    """White addresses of others must not switch the fast way of plain sends off."""
+    access, content = AccountAccess(ACCOUNTS), b"what was signed"
+    signature = signature_of(content, keyed(SECRET))
+    found = {
+        (key, address): access.signer_of(key, signature, content, Source(address)) is not None
+        for key, address in (
+            ("normal1", "127.0.0.1"),
+            ("normal1", "10.0.0.7"),
+            ("office1", "127.0.0.1"),
+            ("office1", "10.1.0.9"),
+        )
+    }
+    assert list(found.values()) == [True, False, True, False]
 
 
 def test_a_certificate_names_the_account_of_an_unsigned_request() -> None:

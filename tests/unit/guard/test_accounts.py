@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -25,14 +26,20 @@ from tests.unit.guard.accounts_kit import (
     accounts_broker,
     sends,
 )
-from tests.unit.guard.kit import GuardedDesk
+from tests.unit.guard.kit import KEY, GuardedDesk
 
 from turbopump.auth.signature import Credentials
+from turbopump.guard.account_files import AccountFiles
+from turbopump.guard.account_table import AccountTable
 from turbopump.guard.config import AccessConfig
+from turbopump.guard.extra import ExtraMissing
+from turbopump.namesrv.config import NamesrvConfig
+from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock
+from turbopump.testing.network import MemoryNetwork
 
 
 @virtual
@@ -77,6 +84,8 @@ async def test_a_changed_file_counts_after_five_seconds_and_a_broken_one_never(
         (MAIN_TEXT.replace("defaultGroupPerm: SUB", "defaultGroupPerm: SOME"), "SOME"),
         ("accounts: !!python/object/apply:os.system ['true']", "is not YAML"),
         ("", "the file must be a map"),
+        ("[" * 100_000, "must have at most 16 lists and maps in each other"),
+        ("- " * 100_000, "must have at most 16 lists and maps in each other"),
     ],
 )
 @virtual
@@ -251,3 +260,53 @@ async def test_the_last_administrator_is_neither_deleted_nor_demoted() -> None:
         await desk.done(ADMIN, Code.DELETE_ACL_CONFIG, own)
         refused = await desk.ask(USER, Code.DELETE_ACL_CONFIG, user)
         assert refused.remark == remark
+
+
+@virtual
+async def test_files_are_parsed_in_a_thread_and_never_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 accounts take 0.1 s: the loop must not stand still for it."""
+    depth, parsed_in_worker = 0, list[bool]()
+
+    async def run(work: Any, *arguments: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return work(*arguments)
+        finally:
+            depth -= 1
+
+    def parse(files: AccountFiles, contents: Any) -> Any:
+        parsed_in_worker.append(depth > 0)
+        return parse_as_ever(files, contents)
+
+    disk, clock, parse_as_ever = a_disk(), VirtualClock(), AccountFiles.parse
+    table = AccountTable("/conf", disk, run, clock)
+    table.open()
+    monkeypatch.setattr(AccountFiles, "parse", parse)
+    watching = asyncio.ensure_future(table.watch())
+    disk.write(MAIN, MAIN_TEXT.replace("T=PUB", "T=DENY").encode())
+    await asyncio.sleep(5.1)
+    assert not table.accounts.by_key["plainuser"].topics["T"]
+    await table.change(lambda values: next(iter(values)))
+    watching.cancel()
+    assert parsed_in_worker == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"accounts": True}, "aclEnable"),
+        ({"authentication": True, "migrates_accounts": True}, "migrateAuthFromV1Enabled"),
+    ],
+)
+@virtual
+async def test_a_start_without_pyyaml_stops_and_names_the_extra(
+    settings: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    access = AccessConfig(accounts_dir="/conf", secret_key=KEY, **settings)
+    with pytest.raises(ExtraMissing, match=rf"^{key} needs PyYAML: pip install 'turbopump\[security\]'$"):
+        async with running(replace(CONFIG, access=access), a_disk()):
+            pass
+    with pytest.raises(ExtraMissing, match=f"^{key} needs PyYAML"):
+        await NameServer(NamesrvConfig(access=access), MemoryNetwork(), VirtualClock(), a_disk()).start()

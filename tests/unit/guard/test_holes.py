@@ -337,6 +337,48 @@ async def test_hole_request_53_opens_the_broker_to_everybody() -> None:
         assert await sends(desk, None) == NO_PERMISSION
 
 
+WHITE_TEXT = MAIN_TEXT.replace("  topicPerms:", "  whiteRemoteAddress: 127.0.0.1\n  topicPerms:")
+GLOBAL_TEXT = MAIN_TEXT.replace("Addresses: []", "Addresses: [127.0.0.1]")
+
+
+@pytest.mark.parametrize("text", [WHITE_TEXT, GLOBAL_TEXT], ids=["of an account", "for everybody"])
+@virtual
+async def test_hole_a_white_address_makes_administrators_and_changes_the_configuration(text: str) -> None:
+    """50, 51, 53, 25 and the like need the signature of an administrator, wherever they come from."""
+    changes: list[tuple[int, dict[str, Any], bytes]] = [
+        (
+            Code.UPDATE_AND_CREATE_ACL_CONFIG,
+            {"accessKey": USER.access_key, "secretKey": USER.secret_key, "admin": "true"},
+            b"",
+        ),
+        (Code.DELETE_ACL_CONFIG, {"accessKey": "teamuser"}, b""),
+        (Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": "*"}, b""),
+        (Code.GET_BROKER_CLUSTER_ACL_INFO, {}, b""),
+        (Code.GET_BROKER_CLUSTER_ACL_CONFIG, {}, b""),
+        (Code.AUTH_EXPLAIN, {"user": "plainuser", "action": "Pub", "resource": "Topic:T"}, b""),
+        (Code.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4"),
+        (Code.DELETE_EXPIRED_COMMITLOG, {}, b""),
+        (Code.REPLICA_PROMOTE, {}, b""),
+    ]
+    async with accounts_broker(a_disk(text)) as desk:
+        files = desk.desk.disk.read(MAIN)
+        for code, ext, body in changes:
+            named = {"AccessKey": USER.access_key} | {name: str(value) for name, value in ext.items()}
+            for fields in (named, USER.signed({k: v for k, v in named.items() if k != "AccessKey"}, body)):
+                command = Command(code, ext=fields, body=body)
+                answer = await desk.client.call(f"127.0.0.1:{desk.desk.broker.port}", command, 60)
+                assert answer.code == NO_PERMISSION, (code, answer)
+        assert desk.desk.disk.read(MAIN) == files
+        assert desk.desk.broker.config.topics.permission == 6
+        unsigned = {**{name: str(value) for name, value in letters("Z").items()}, "AccessKey": "plainuser"}
+        sent = await desk.client.call(
+            f"127.0.0.1:{desk.desk.broker.port}", Command(Code.SEND_MESSAGE_V2, ext=unsigned, body=b"x"), 60
+        )
+        assert sent.code == 0
+        await desk.done(ADMIN, Code.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4")
+        await desk.done(ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": "teamuser"})
+
+
 @virtual
 async def test_hole_request_54_answers_all_secrets() -> None:
     async with accounts_broker() as desk:

@@ -127,7 +127,7 @@ def test_reports_behind_a_greeting_are_the_same_however_they_are_cut(
 def test_a_negative_report_is_refused_however_it_is_cut(
     data: st.DataObject, before: list[int], bad: int, after: list[int]
 ) -> None:
-    if not before and bad == ha.GREETING:
+    if not before and bad in (ha.GREETING, ha.SIGNED_GREETING):
         return
     stream = b"".join(map(ha.encode_report, [*before, bad, *after]))
     with pytest.raises(BrokenFrame):
@@ -215,3 +215,54 @@ def test_a_greeting_without_a_place_in_the_log_is_refused() -> None:
     for start, broker_id in ((-1, 1), (0, -1)):
         with pytest.raises(BrokenFrame, match="greeting"):
             ha.ReportReader().feed(ha.encode_greeting(ha.Greeting(1, start, broker_id)))
+
+
+PROOFS = st.builds(ha.GreetingProof, st.text(min_size=1, max_size=60), st.binary(min_size=32, max_size=32))
+
+
+@given(st.data(), PROOFS, st.lists(st.tuples(OFFSETS, OFFSETS), max_size=8))
+@examples(100)
+def test_a_signed_greeting_and_its_proof_are_the_same_however_they_are_cut(
+    data: st.DataObject, proof: ha.GreetingProof, reports: list[tuple[int, int]]
+) -> None:
+    greeting = ha.Greeting(-7, 5, 1, is_signed=True)
+    stream = ha.encode_greeting(greeting) + ha.encode_proof(proof)
+    stream += b"".join(ha.encode_disk_report(*one) for one in reports)
+    reader, last = ha.ReportReader(), None
+    for piece in data.draw(_cut(stream)):
+        last = reader.feed(piece) or last
+    assert (reader.greeting, reader.proof) == (greeting, proof)
+    assert last == (ha.Report(*reports[-1]) if reports else None)
+
+
+def test_reports_before_the_proof_of_a_signed_greeting_are_not_read() -> None:
+    reader = ha.ReportReader()
+    assert reader.feed(ha.encode_greeting(ha.Greeting(1, 0, 1, is_signed=True)) + b"\x07servers") is None
+    assert reader.proof is None
+    assert reader.feed(bytes(ha.PROOF_SIZE) + ha.encode_disk_report(5, 5)) == ha.Report(5, 5)
+    assert reader.proof == ha.GreetingProof("servers", bytes(ha.PROOF_SIZE))
+
+
+@pytest.mark.parametrize("start", [b"\0", b"\1\xff"])
+def test_a_proof_without_a_user_is_refused(start: bytes) -> None:
+    with pytest.raises(BrokenFrame, match="must name a user"):
+        ha.ReportReader().feed(
+            ha.encode_greeting(ha.Greeting(1, 0, 1, is_signed=True)) + start + bytes(ha.PROOF_SIZE)
+        )
+
+
+@pytest.mark.parametrize("name", ["", "x" * (ha.MAX_USER_NAME + 1)])
+def test_a_user_beyond_the_limit_of_a_proof_is_not_sent(name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 255 bytes"):
+        ha.encode_proof(ha.GreetingProof(name, bytes(ha.PROOF_SIZE)))
+
+
+def test_a_challenge_is_read_in_pieces_and_only_from_masters_of_ours() -> None:
+    sent = ha.encode_challenge(bytes(range(32)))
+    for at in range(len(sent)):
+        reader = ha.PartReader(takes_tables=True)
+        assert [*reader.feed(sent[:at]), *reader.feed(sent[at:])] == [ha.Challenge(bytes(range(32)))]
+    with pytest.raises(BrokenFrame, match="impossible part"):
+        list(ha.PartReader().feed(sent))
+    with pytest.raises(BrokenFrame, match="a challenge must have 32 bytes, got 31"):
+        list(ha.PartReader(takes_tables=True).feed(ha.encode_part_head(ha.CHALLENGE, 31)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from turbopump.broker.part import Context, Part
 from turbopump.compiled import twins
 from turbopump.guard.control import AccessControl, ControlPlace
+from turbopump.guard.peers import PeerAccess
 from turbopump.guard.users import USERS_FILE, UserTable
 
 __all__ = ["USERS_FILE", "AccessPart", "build"]
@@ -21,6 +22,8 @@ class AccessPart(Part):
 
     users: UserTable | None = None
     """Users and policies of 5.x; None: access control is off, or by accounts of 4.x."""
+    peers: PeerAccess | None = None
+    """The gate of the ports between brokers; None: access control is off."""
 
     def takes(self) -> dict[str, Callable[[bytes], None]]:
         """Returns what takes the users of the master, by the name of their table."""
@@ -37,11 +40,13 @@ async def build(context: Context) -> AccessPart:
         broker_name=context.broker_name,
         address=context.address,
         is_encrypted=context.is_encrypted,
+        has_peers=context.is_slave or context.member is not None,
     )
     compiled = twins()
     read_send = None if compiled is None else compiled.signed_send
     control = AccessControl(config.access, place, context.disk, context.workers.run, context.clock, read_send)
-    control.open()
+    await context.workers.run(control.open)
+    context.member_gate.now = control.peers
     context.permit = control.link.permit
     context.may_decide = control.link.may_decide
     context.may_receive = control.link.may_receive
@@ -52,4 +57,5 @@ async def build(context: Context) -> AccessPart:
         tasks=control.tasks,
         close=[control.close],
         users=control.users,
+        peers=control.peers,
     )

@@ -63,7 +63,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
     config, store, tables = context.config(), context.store, context.tables
     rules, files = config.replication, context.files
     slave_commits.forget(files)
-    users = context.part(AccessPart).users
+    users, peers = context.part(AccessPart).users, context.part(AccessPart).peers
     pushed = PushedTables(tables, files, store.log, users)
     admission = SlaveAdmission(
         context.config, context.client, context.network, context.clock, store.replica, store.reader
@@ -77,6 +77,7 @@ async def _master(context: Context, run: int) -> ReplicaPart:
         run,
         admission.admit,
         pushed.all,
+        peers,
     )
     moved = MovedOffsets(tables.offsets, master.push_table, master.may_push)
     requests = ReplicaHandler(
@@ -157,6 +158,7 @@ async def _slave(context: Context, run: int) -> ReplicaPart:
         context.network,
         clock,
         SlaveTimings(config.identity.broker_id, rules.heartbeat_ms / 1000, rules.housekeeping_ms / 1000),
+        context.credentials,
     )
     context.registration.on_master = slave.dial_now
     retention = SlaveRetention(

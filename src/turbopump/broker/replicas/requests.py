@@ -85,8 +85,17 @@ class ReplicaHandler:
         low = max(header.begin, replica.min_offset)
         high = max(low, min(header.end, replica.end))
         checksum = zlib.crc32(replica.read(low, high)) if low < high else 0
+        side = self._side
+        wants_signature = isinstance(side, Master) and side.access.wants_signature
         answer = ReplicaCompareResponse(
-            self._run, replica.min_offset, replica.end, replica.file_size, low, high, checksum
+            self._run,
+            replica.min_offset,
+            replica.end,
+            replica.file_size,
+            low,
+            high,
+            checksum,
+            True if wants_signature else None,
         )
         return Answer(answer)
 

@@ -13,7 +13,8 @@ class ReplicaCompareRequest(Header):
 class ReplicaCompareResponse(Header):
     """Response to 9711: extent of the log, and the CRC-32 of its part of [begin, end) that was checked.
 
-    That part is [checkedBegin, checkedEnd). `run` is a number of the answering process.
+    That part is [checkedBegin, checkedEnd). `run` is a number of the answering process. With `wantsSignature`
+    a slave must sign its greeting on the replication port.
     """
 
     run: I64
@@ -23,6 +24,7 @@ class ReplicaCompareResponse(Header):
     checkedBegin: I64
     checkedEnd: I64
     checksum: I64
+    wantsSignature: bool | None = None
 
 
 class ReplicaPromoteRequest(Header):

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import BrokenBody
 from turbopump.raft import Answered, Event, PeerTakesBatches, PeerUnreachable
@@ -30,6 +31,8 @@ TRANSFER_TIMEOUT_S = 5.0  # the member that takes over answers when it leads, wi
 MAX_QUEUED = 4096
 """Requests that wait for a connection: a node has 1,000 pushes under way at most, and repeats some."""
 ODD_ANSWER_INTERVAL_S = 60.0
+REFUSALS = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SERVICE_NOT_AVAILABLE})
+"""What a member with access control answers; every answer of a node has the code 200."""
 
 
 class PeerLink:
@@ -110,6 +113,9 @@ class PeerLink:
             log_line.info("DLedger member %s at %s is reachable again", self.peer, self.address)
         self.is_reachable = True
         self._take_batches(command.language == OUR_LANGUAGE)
+        if command.code in REFUSALS:
+            self._log_odd(request, f"code {command.code} {command.remark}")
+            return
         try:
             answer = wire.answered(request, command.body)
         except BrokenBody as error:

@@ -28,6 +28,7 @@ from turbopump.raft.messages import RaftCode, TransferAnswer
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Sign
 from turbopump.remoting.limits import Limits
+from turbopump.remoting.links import Link
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.replication.dledger.commit_waits import CommitWaits
@@ -69,6 +70,8 @@ class NodeEnvironment:
     workers: Workers
     sign: Sign | None = None
     """Signs what the member asks of others; None: nothing is signed."""
+    before: Sequence[Link] = ()
+    """The checks that each request of another member passes before its handler."""
 
 
 class DLedgerServer:
@@ -116,7 +119,7 @@ class DLedgerServer:
 
     def _listen(self, environment: NodeEnvironment) -> None:
         self._handlers = MemberHandlers(self.group, self._log, self, self._events.post)
-        self._router = Router(self._handlers.routes())
+        self._router = Router(self._handlers.routes(), before=environment.before)
         limits = Limits(max_connections=MAX_CONNECTIONS, requests_in_flight=MAX_REQUESTS)
         self._server = Server(self._router, environment.network, environment.clock, limits)
 
