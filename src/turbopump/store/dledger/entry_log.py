@@ -9,7 +9,7 @@ copied what are not known here.
                 where a store was switched over to DLedger
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from turbopump.protocol.dledger.entry import (
@@ -61,6 +61,8 @@ class EntryLog(CommitLog):
         self.index = EntryIndex(config.entry_index_dir, config.dledger_index_units, disk, config.syncs_each)
         self.state_files = StateFiles(config.dledger_dir, disk)
         self.committed_index = EMPTY
+        self.on_reset: Callable[[], None] = lambda: None
+        """Called when the log has been reset: what follows it has to begin where it begins now."""
         self.set_aside_dir = config.entries_aside_dir
         self._first = 0  # index of the first entry, or of the next one in an empty log
         self._next = 0
@@ -399,6 +401,7 @@ class EntryLog(CommitLog):
         self._term = -1
         self.start_at(pos)
         self._commit(EMPTY)
+        self.on_reset()
         return kept
 
     def _leads_to(self, start: int) -> bool:
