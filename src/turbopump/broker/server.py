@@ -248,8 +248,10 @@ class Broker:
         else:
             identity = replace(identity, role="SYNC_MASTER", broker_id=MASTER_ID)
         self.config = replace(self.config, identity=identity)
-        ground.store.retention.guards.clear()  # those of the role before
+        guards = ground.store.retention.guards
+        guards[:] = [_keep_all]  # in place of those of the role before, until this one has its own
         await self._serve(stack, ground, leads=term is not None)
+        guards.remove(_keep_all)
         log.info("Serves as %s, broker id %d", identity.role, identity.broker_id)
 
     # a role
@@ -523,6 +525,11 @@ class _Ground:
     async def unregister(self) -> None:
         if self.registration is not None:
             await self.registration.stop()
+
+
+async def _keep_all(below: int) -> bool:
+    """Lets retention delete nothing: a role is built, whose parts may still need what has expired."""
+    return False
 
 
 class RoleChanging:
