@@ -135,8 +135,6 @@ class Store:
         """End of the log after a crash, which may have cost later messages; None after an orderly stop."""
         self._tasks = Tasks(log_line)
         retained = _RetainedLog(self.commit_log, self.upkeep, self.flags, self._tasks)
-        if self.committed is not None:
-            self.committed.on_begin = retained.min_offset_changed
         self.retention = Retention(retained, config, disk, clock)
         self._twins = twins
         self._disk = disk
@@ -249,6 +247,8 @@ class Store:
 
     async def start(self) -> None:
         self._dispatcher.loop = asyncio.get_running_loop()
+        if self.committed is not None:
+            self.committed.on_begin = self.retention.follow_log
         self.flusher.start()
         self.upkeep.start(self._tasks)
         self._tasks.start(self.retention.run(), name="delete expired files")

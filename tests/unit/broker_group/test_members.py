@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.kit import virtual
@@ -13,7 +14,7 @@ from tests.unit.broker_group.failover import (
     offset_of,
     topics_of,
 )
-from tests.unit.broker_group.kit import MEMBERS, Group, conf, group, member_of
+from tests.unit.broker_group.kit import MEMBERS, Group, broker_of, conf, group, member_of
 from tests.unit.replication.kit import FILE_SIZE, BrokerDesk, Node
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -231,3 +232,62 @@ async def test_a_member_with_an_emptied_disk_joins_a_group_that_was_switched_ove
         assert (answer.code, (answer.ext or {})["queueOffset"]) == (OK, "10")
     finally:
         await world.close()
+
+
+@virtual
+async def test_a_leader_that_needs_long_for_its_first_tables_is_not_taken_for_apaches() -> None:
+    """Members of an Apache leader delete by their own clock, and ignore the tables in the log."""
+    async with group(f"flushConsumerOffsetInterval=1000\n{ALWAYS}") as world:
+        desk = await desk_of_leader(world)
+        assert (await desk.send("T", b"delayed", pairs={"DELAY": "18"})).code == OK
+        for number in range(80):
+            assert (await desk.send("T", b"%d" % number + bytes(30_000))).code == OK
+        await commit_offset(desk, 70)
+        await asyncio.sleep(90)  # a store deletes nothing in its first minute
+        await world.equal()
+        target = world.followers()[0]
+        broker = broker_of(target)
+        serve, is_slow = broker._serve_as, asyncio.Event()
+
+        async def serve_late(*given: Any) -> None:
+            if given[-1] is not None:
+                is_slow.set()
+                await asyncio.sleep(30)
+            await serve(*given)
+
+        broker._serve_as = serve_late  # type: ignore[method-assign]
+        for node in world.nodes:
+            node.store.retention.configure(replace(node.store.config, file_reserved_hours=0))
+        header = RaftTransferRequest(member=member_of(target).group.own_id)
+        await world.call(await world.leader(), RequestCode.RAFT_TRANSFER, header)
+        await is_slow.wait()
+        await asyncio.sleep(25)
+        assert world.leader_now() is not target
+        for node in world.nodes:
+            assert node.store.log.min_offset == 0, "nobody has deleted anything"
+            assert not node.disk.exists("/store/config/dledgerTables.json")
+        await world.until(lambda: world.leader_now() is target)
+        assert await offset_of(BrokerDesk(world, target)) == 70
+        await world.until(lambda: target.store.log.min_offset >= FILE_SIZE)
+        waiting = target.store.queues.find("SCHEDULE_TOPIC_XXXX", 17)
+        assert waiting is not None
+        assert not waiting.is_empty, "the delayed message has gone with its file"
+
+
+@virtual
+async def test_nothing_is_deleted_while_a_role_is_built() -> None:
+    async with group(ALWAYS) as world:
+        await world.leader()
+        target = world.followers()[0]
+        broker, guards = broker_of(target), target.store.retention.guards
+        build, seen = broker._serve, list[bool]()
+
+        async def look(*given: Any, **more: Any) -> Any:
+            seen.append(await target.store.retention._may_go(FILE_SIZE))
+            return await build(*given, **more)
+
+        broker._serve = look  # type: ignore[method-assign]
+        await lead(world, target)
+        assert seen
+        assert not any(seen)
+        assert len(guards) > 1, "those of the new role"

@@ -122,6 +122,9 @@ class CommittedEntries:
                     return False
         except NotACopy:
             return False
+        except Exception:  # the store is closed all the same; the next start reads the log again
+            log_line.exception("Cannot put the last committed messages into their queues")
+            return False
         return True
 
     def _scan(self, start: int, position: int, limit: int) -> tuple[int, int]:
