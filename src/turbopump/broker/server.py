@@ -238,8 +238,10 @@ class Broker:
         """Serves as master in a term, or as slave (None), until the stack is closed; ports stay open."""
         identity = identity_in_role(self.config.identity, term, member.slave_id)
         self.config = replace(self.config, identity=identity)
-        ground.store.retention.guards.clear()  # those of the role before
+        guards = ground.store.retention.guards
+        guards[:] = [_keep_all]  # in place of those of the role before, until this one has its own
         await self._serve(stack, ground, leads=term is not None)
+        guards.remove(_keep_all)
         log.info("Serves as %s, broker id %d", identity.role, identity.broker_id)
 
     # a role
@@ -448,3 +450,8 @@ class _Ground:
     async def unregister(self) -> None:
         if self.registration is not None:
             await self.registration.stop()
+
+
+async def _keep_all(below: int) -> bool:
+    """Lets retention delete nothing: a role is built, whose parts may still need what has expired."""
+    return False

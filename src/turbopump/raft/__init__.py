@@ -16,6 +16,7 @@ from turbopump.raft.effects import (
 from turbopump.raft.events import (
     Answered,
     Appended,
+    Eligible,
     Event,
     PeerTakesBatches,
     PeerUnreachable,
@@ -37,6 +38,7 @@ __all__ = [
     "Appended",
     "Commit",
     "Effect",
+    "Eligible",
     "Event",
     "LogView",
     "Node",

@@ -83,7 +83,7 @@ class Candidate:
             return False
         if self._round_end_ms is not None:
             return self._end_round()
-        if not self._member.joined:
+        if not (self._member.joined and self._member.is_eligible):
             self._vote_at_ms = self._member.now_ms + self._member.vote_wait_ms()
             return False
         return self._begin_round()
@@ -164,6 +164,9 @@ class Candidate:
     def _end_round(self) -> bool:
         member, config = self._member, self._member.config
         self._round_end_ms = None
+        if not member.is_eligible:  # since the round began
+            self._vote_at_ms = member.now_ms + member.vote_wait_ms()
+            return False
         outcome = outcome_of(self._count())
         if outcome is Outcome.LEAD and self._may_lead:
             return True

@@ -68,4 +68,16 @@ class Transfer(msgspec.Struct, frozen=True):
     request_id: RequestId | None = None
 
 
-Event = Tick | Received | Answered | PeerUnreachable | PeerTakesBatches | Appended | Synced | Transfer
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Whether this node may lead: one that cannot serve follows and votes, but neither stands nor takes over.
+
+    A leader is not ended by it; its driver gives the leadership away.
+    """
+
+    is_eligible: bool
+
+
+Event = (
+    Tick | Received | Answered | PeerUnreachable | PeerTakesBatches | Appended | Synced | Transfer | Eligible
+)

@@ -29,6 +29,8 @@ class RaftMember:
         # A log of a later term than the one on disk: the vote in that term was lost.
         self.joined = saved.joined and saved.term >= log.end_term
         self.committed_index = min(saved.committed_index, log.end_index)
+        self.is_eligible = True
+        """Whether this node may lead; False: it could not serve."""
         self.vote_round = 0
         self.taking_term: int | None = None
         """The term in which this node was asked to take the leadership."""

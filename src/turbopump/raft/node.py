@@ -20,6 +20,7 @@ from turbopump.raft.effects import Effect, Role
 from turbopump.raft.events import (
     Answered,
     Appended,
+    Eligible,
     Event,
     PeerTakesBatches,
     PeerUnreachable,
@@ -146,6 +147,8 @@ class Node:
                 self._takes_batches(peer, takes)
             case Transfer():
                 self._offer.requested(event, self._roles.leader)
+            case Eligible(is_eligible):
+                self._member.is_eligible = is_eligible
         self._after_event()
         return member.effects
 

@@ -138,7 +138,7 @@ class LeadershipTakeover:
             member.respond(request_id, TransferAnswer(RaftCode.INCONSISTENT_LEADER, member.term))
         elif request.term != member.term:
             member.respond(request_id, TransferAnswer(RaftCode.INCONSISTENT_TERM, member.term))
-        elif not member.joined:
+        elif not (member.joined and member.is_eligible):
             member.respond(request_id, TransferAnswer(RaftCode.TAKE_LEADERSHIP_FAILED, member.term))
         else:
             self._end(RaftCode.TAKE_LEADERSHIP_FAILED)  # of an earlier request
@@ -150,6 +150,8 @@ class LeadershipTakeover:
         """Whether this follower has the leader's log and shall ask for votes now."""
         takeover = self._takeover
         if takeover is None or self._member.term != takeover.request.term:
+            return False
+        if not self._member.is_eligible:
             return False
         return verified_index is not None and verified_index >= takeover.request.take_index
 

@@ -288,6 +288,7 @@ class ConsumeQueue:
         """Makes `queue_offset` the next one; blank entries for lost messages fill the gap before it."""
         if self._base < 0 and not self.tail:
             self._written = queue_offset
+        self._floor_for = -1  # without an entry in the log it was the end, which is a blank now
         while (missing := queue_offset - self.max_offset) > 0:
             self.tail += BLANK_ENTRY * min(missing, WRITE_CHUNK)
             self.write_out()

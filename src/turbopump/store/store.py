@@ -247,6 +247,8 @@ class Store:
 
     async def start(self) -> None:
         self._dispatcher.loop = asyncio.get_running_loop()
+        if self.committed is not None:
+            self.committed.on_begin = self.retention.follow_log
         self.flusher.start()
         self.upkeep.start(self._tasks)
         self._tasks.start(self.retention.run(), name="delete expired files")

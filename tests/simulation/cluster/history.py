@@ -389,3 +389,5 @@ class PairEnd:
     """Where the log begins: what was before it was deleted by retention."""
     is_group: bool = False
     """Whether a majority of a DLedger group commits: then nothing that was acknowledged is ever lost."""
+    rewrites: bool = False
+    """Whether messages that wait may have been written again although their file was not deleted after it."""

@@ -27,6 +27,7 @@ from tests.simulation.constants import restored
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
+from turbopump.protocol.names import TABLE_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
@@ -122,7 +123,7 @@ class DeletionWitness:
             self._world.history.add(BeganLate(now, slave.pair, slave.name, begin, wanted))
 
     def _describe(self, node: Node, log_end: int, reserved_hours: int) -> Deleted:
-        begin, size = node.first_offset, node.file_size
+        begin, size, nodes = node.first_offset, node.file_size, self._world.nodes_of(node.pair)
         return Deleted(
             at=self._world.clock.monotonic(),
             pair=node.pair,
@@ -133,8 +134,8 @@ class DeletionWitness:
             log_end=log_end,
             idle_ms=node.clock.now_ms() + node.clock.set_back_ms(DECIDED_S) - node.modified_ms(begin),
             reserved_ms=reserved_hours * HOUR_MS,
-            master_begin=next(one for one in self._world.nodes_of(node.pair) if one.is_master).first_offset,
-            records=tuple(stored(one) for one, _ in node.log(begin + size)),
+            master_begin=next((one.first_offset for one in nodes if one.is_master), 0),
+            records=tuple(stored(one) for one, _ in node.log(begin + size) if one.topic != TABLE_TOPIC),
         )
 
 

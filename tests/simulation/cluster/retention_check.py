@@ -59,8 +59,8 @@ class RetentionCheck:
 
     @property
     def is_used(self) -> bool:
-        """Whether a file was deleted: messages that wait may be at two places."""
-        return bool(self._deleted)
+        """Whether a file was deleted, or was to be: messages that wait may be at two places."""
+        return bool(self._deleted) or self._end.rewrites
 
     @property
     def end(self) -> PairEnd:
@@ -97,7 +97,8 @@ class RetentionCheck:
         """Whether the master had deleted it; while the master changes, a former one may have."""
         if one.end <= one.master_begin:
             return True
-        return self._is_fault(one.at) and any(
+        # The leadership of a group may move at any time, and the logs of all leaders are one.
+        return (self._end.is_group or self._is_fault(one.at)) and any(
             other.end >= one.end and other.at <= one.at for other in self._legal
         )
 

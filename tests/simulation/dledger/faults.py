@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from tests.simulation.cluster import retention
 from tests.simulation.cluster.history import Died, Fault, Loss, Lost, Made, Muted
 from tests.simulation.dledger.group import GroupBase
 from tests.simulation.dledger.member_node import MemberNode
@@ -15,6 +16,7 @@ from turbopump.protocol.headers.replicas import RaftTransferRequest
 from turbopump.testing.simulated_files import Survival
 
 MACHINE_CRASHES = (Survival.LOST, Survival.RANDOM, Survival.PREFIX)
+AWAY_ROUNDS, AWAY_S = 10, 4.0  # how long a follower is away until its leader has deleted enough
 FAULT_S = 8.0  # after a fault: an election, and tables that are saved again
 
 Action = Callable[[], Awaitable[None]]
@@ -22,6 +24,8 @@ Action = Callable[[], Awaitable[None]]
 
 class GroupFaults(GroupBase):
     """The faults of a world; each is an action that chance picks."""
+
+    has_retention = False
 
     async def live(self) -> None:
         """Lets faults happen, some of them at the same time."""
@@ -41,6 +45,8 @@ class GroupFaults(GroupBase):
         }
         weights = {what: times for what, times in seldom.items() if self.chance.random() < 0.6}
         weights |= {self.wait: 4, self.wait_long: 1, self.make_topic: 1, self.make_topic_and_kill: 1}
+        if self.has_retention:
+            weights |= {self.delete_old_files: 3, self.outlast_follower: 3}
         actions, times = list(weights), list(weights.values())
         for _ in range(self.chance.randint(5, 12)):
             await self.chance.choices(actions, times)[0]()
@@ -110,6 +116,37 @@ class GroupFaults(GroupBase):
             await self.start(node)
             if self.chance.random() < 0.5:
                 await asyncio.sleep(self.chance.choice([0.0, 1.0]))
+                await self.kill_leader()
+
+    async def delete_old_files(self) -> None:
+        """Asks all members to delete files that have expired."""
+        for node in self.nodes:
+            if node.is_up and await retention.ask_to_delete(self.tool, node):
+                self.tell(f"{node.name} was asked to delete old files")
+
+    async def outlast_follower(self) -> None:
+        """Kills a follower, or takes its disk, until its leader has deleted what would continue its log."""
+        leader = self.leader
+        if leader is None or not all(node.has_joined for node in self.nodes):
+            return
+        node = self.chance.choice([one for one in self.nodes if one is not leader])
+        with self.fault():
+            end = node.store.log.end
+            self.tell(f"{node.name} is away, its log ends at {end}")
+            self.history.add(Died(self.now, self.group, node.name))
+            await node.die(Survival.KEPT)
+            if self.chance.random() < 0.3:
+                node.replace_disk()
+                self.history.add(Loss(self.now, self.group, node.name, Lost.DISK, 0))
+            for _ in range(AWAY_ROUNDS):
+                await asyncio.sleep(AWAY_S)
+                await self.delete_old_files()
+                if (leader := self.leader) is not None and leader.first_offset > end:
+                    self.tell(f"the log of {leader.name} begins at {leader.first_offset}")
+                    break
+            await self.start(node)
+            if self.chance.random() < 0.3:
+                await self.wait()
                 await self.kill_leader()
 
     async def transfer(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 from tests.simulation.cluster import retention
@@ -10,6 +11,7 @@ from tests.simulation.cluster.check import Anomaly, check
 from tests.simulation.cluster.clients import Habits, Reader, Sender
 from tests.simulation.cluster.history import Broken, Fault, Kind, Opened, PairEnd, SlaveEnd
 from tests.simulation.cluster.ledger_driver import LedgerDriver
+from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.world import SLOTS, readable
 from tests.simulation.constants import restored
 from tests.simulation.dledger.faults import FAULT_S, GroupFaults
@@ -20,6 +22,7 @@ from tests.simulation.dledger.member_node import MemberNode
 from turbopump.protocol.names import TABLE_TOPIC
 from turbopump.remoting.client import Client
 from turbopump.store import timer_wheel
+from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut
 from turbopump.testing.network import PERFECT
 
@@ -37,10 +40,14 @@ class DLedgerWorld(GroupFaults):
         self._is_over = False
         self._kept: list[asyncio.Task[Any]] = []
         self.has_timers, self.has_ledger = chance.random() < 0.3, chance.random() < 0.2
+        self.has_retention = chance.random() < 0.3
+        self._retention_conf = retention.conf(chance) if self.has_retention else []
+        self._witness = retention.DeletionWitness(self)
+        self._watched: list[Store] = []
 
     async def run(self) -> list[Anomaly]:
         """Lives through faults, then calm; returns what was wrong."""
-        with restored(timer_wheel):
+        with restored(timer_wheel), retention.short_hours() if self.has_retention else nullcontext():
             timer_wheel.SLOTS = SLOTS
             return await self._run()
 
@@ -49,10 +56,14 @@ class DLedgerWorld(GroupFaults):
         loop.set_exception_handler(self._note)
         loop.set_task_factory(self._new_task)
         precision = f"timerPrecisionMs={100 if self.has_ledger else 1000}\n"
-        self.make(f"timerWheelEnable={str(self.has_timers).lower()}\n{precision}")
+        own = [f"mappedFileSizeCommitLog={retention.SMALL_FILE_SIZE}", *self._retention_conf, ""]
+        more = "\n".join(own if self.has_retention else [])
+        self.make(f"timerWheelEnable={str(self.has_timers).lower()}\n{precision}{more}")
         await self.name_server.start()
         for node in self.nodes:
             node.on_lead = self._leads
+            if self.has_retention:
+                node.on_open = self._watch_deletions
             await self.start(node)
         await self._until(lambda: self.leader is not None)
         clients = self._clients()
@@ -80,7 +91,9 @@ class DLedgerWorld(GroupFaults):
             Sender(self, self.group, hosts[number], number, self.habits) for number in range(queues)
         ]
         clients.append(Reader(self, self.group, hosts[2], queues))
-        clients.append(FollowerReader(self, self.group, hosts[3], queues))
+        # Followers may still have, or lack, what the leader is about to delete.
+        late = retention.LateReader if self.has_retention else FollowerReader
+        clients.append(late(self, self.group, hosts[3], queues))
         if self.has_ledger:
             clients.append(LedgerDriver(self, self.group, hosts[4], queues))
         return clients
@@ -89,6 +102,12 @@ class DLedgerWorld(GroupFaults):
         if node.is_up and not self._is_over:
             self.tell(f"{node.name} serves as master")
             self.history.add(Opened(self.now, self.group, node.committed(), node.queue_ends()))
+
+    def _watch_deletions(self, node: Node, store: Store) -> None:
+        """Has the witness watch each store once: a broker shows it again in each role."""
+        if store not in self._watched:
+            self._watched.append(store)
+            self._witness.watch(node, store)
 
     async def _watch(self) -> None:
         """Notes the time in which the group has no leader: it does not save tables then."""
@@ -159,6 +178,7 @@ class DLedgerWorld(GroupFaults):
             slaves=tuple(_copy_at_end(node, leader) for node in others),
             winners=winners,
             is_group=True,
+            rewrites=self.has_retention,
         )
 
     async def _close(self, clients: list[asyncio.Task[None]]) -> None:
@@ -193,8 +213,11 @@ class DLedgerWorld(GroupFaults):
 
 def _copy_at_end(node: MemberNode, leader: MemberNode) -> SlaveEnd:
     """Returns how much of a follower's log equals that of its leader."""
-    end, equal = node.store.log.end, node.first_offset
+    end, begin = node.store.log.end, max(node.first_offset, leader.first_offset)
+    equal = begin
     for one, data in node.log(end):
+        if one.physical_offset < begin:
+            continue  # the leader has deleted it
         if not leader.holds(one.physical_offset, data):
             break
         equal = one.physical_offset + one.size

@@ -14,6 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from tests.simulation.globals import run
+from tests.simulation.globals.clients import Client, SimulatedJournal
+from tests.simulation.globals.databases import Database
+from tests.simulation.globals.world import GlobalsWorld
+
 from turbopump.broker.transactions.book import book as book_module
 from turbopump.broker.transactions.book.book import GlobalBook
 from turbopump.broker.transactions.book.requests import GlobalTransactionHandler
@@ -22,7 +27,6 @@ from turbopump.protocol.errors import Fenced
 from turbopump.protocol.global_transactions import (
     GlobalDecision,
     GlobalKind,
-    GlobalRecord,
     GlobalState,
     GlobalTransaction,
 )
@@ -43,11 +47,6 @@ from turbopump.transactions.distributed.machine import (
 from turbopump.transactions.distributed.saga import SagaMachine, SagaStep
 from turbopump.transactions.distributed.tcc import TccMachine
 from turbopump.transactions.distributed.xa import XaMachine
-
-from tests.simulation.globals import run
-from tests.simulation.globals.clients import Client, SimulatedJournal
-from tests.simulation.globals.databases import Database
-from tests.simulation.globals.world import GlobalsWorld
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 

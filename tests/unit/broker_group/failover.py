@@ -19,10 +19,12 @@ async def next_leader(world: Group) -> BrokerDesk:
     return await desk_of_leader(world)
 
 
-async def bodies(world: Group, node: Node, topic: str = "T", queue_id: int = 0) -> list[bytes]:
-    """Returns all messages of a queue, as a consumer gets them."""
+async def bodies(
+    world: Group, node: Node, topic: str = "T", queue_id: int = 0, first: int = 0
+) -> list[bytes]:
+    """Returns all messages of a queue from `first` on, as a consumer gets them."""
     found: list[bytes] = []
-    while more := await world.pull(node, topic, queue_id, len(found)):
+    while more := await world.pull(node, topic, queue_id, first + len(found)):
         found += more
     return found
 

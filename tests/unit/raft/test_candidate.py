@@ -3,7 +3,17 @@
 import pytest
 from tests.unit.raft.kit import OneNode, only, saves_before_answers, sent
 
-from turbopump.raft import Appended, PeerUnreachable, Role, Save, SavedState, Tick
+from turbopump.raft import (
+    Appended,
+    Eligible,
+    PeerUnreachable,
+    Received,
+    Respond,
+    Role,
+    Save,
+    SavedState,
+    Tick,
+)
 from turbopump.raft.candidate import Outcome, VoteCount, outcome_of
 from turbopump.raft.messages import VoteAnswer, VoteRequest, VoteResult
 
@@ -51,6 +61,23 @@ def test_the_own_vote_is_on_disk_before_others_are_asked() -> None:
     effects = one.tick(2000)
     assert only(effects, Save)[0].voted_for == "n0"
     assert saves_before_answers(effects)
+
+
+def test_a_node_that_cannot_serve_neither_stands_nor_wins_but_votes() -> None:
+    one = OneNode()
+    request = stood(one)
+    one.step(Eligible(False))
+    assert answered(one, request, VoteResult.ACCEPT) == []
+    assert one.node.role is Role.CANDIDATE
+    for _ in range(10):
+        assert not sent(one.tick(one.node.deadline_ms - one.now), VoteRequest)
+    effects = one.step(Received(7, "n1", VoteRequest(9, -1, -1)))
+    assert only(effects, Respond)[-1].answer.result is VoteResult.REJECT_TERM_NOT_READY  # type: ignore[union-attr]
+    effects = one.step(Received(8, "n1", VoteRequest(9, -1, -1)))
+    assert only(effects, Respond)[-1].answer.result is VoteResult.ACCEPT  # type: ignore[union-attr]
+    one.step(Eligible(True))
+    answered(one, stood(one), VoteResult.REJECT_ALREADY_VOTED)
+    one.lead()
 
 
 def test_a_majority_of_votes_makes_a_leader() -> None:

@@ -39,6 +39,19 @@ def test_a_queue_that_begins_late_is_blank_before():
     assert (queue.min_offset, queue.max_offset) == (13, 14)
 
 
+def test_a_queue_with_a_gap_behind_deleted_messages_begins_behind_the_gap():
+    store = open_store(new_disk())
+    queue = store.queues.queue("T", 0)
+    for number in range(3):
+        queue.put(number, 100 * number, 100, 0)
+    log_min = 1000  # the log begins behind all of them
+    store.queues.files.log_min = lambda: log_min  # type: ignore[method-assign]
+    assert queue.min_offset == queue.max_offset == 3
+    queue.skip_to(7)
+    queue.put(7, 1000, 100, 0)
+    assert (queue.min_offset, queue.max_offset) == (7, 8)
+
+
 def test_an_entry_is_put_once():
     queue = open_store(new_disk()).queues.queue("T", 0)
     for _ in range(2):

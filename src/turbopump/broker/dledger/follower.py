@@ -21,7 +21,6 @@ from turbopump.runtime.disk import Workers
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.5  # between two looks at who leads
-OWN_TABLES_WITHIN_S = 5.0  # a leader of ours has written its tables by then
 
 
 class FollowerBroker(SlaveBroker):
@@ -54,25 +53,26 @@ class LeaderTables:
         self._workers = workers
         self._clock = clock
         self._told: str | None = None
-        self.is_apache = False
-        """Whether an Apache broker leads: it has written no tables to the log for some time."""
 
     async def run(self) -> None:
         """Follows the leader; asks one of Apache's for its tables at intervals."""
-        term, since, pull_at = -1, 0.0, 0.0
+        pull_at = 0.0
         while True:
-            now = self._clock.monotonic()
-            if self._member.term != term:
-                term, since = self._member.term, now
-            has_leader = self._member.server.leader is not None
-            is_ours = self._copies.term == term
-            self._broker.leader_address = self._copies.address if is_ours else None
+            server = self._member.server
+            has_leader = server.leader is not None
+            has_tables = self._copies.term == server.term
+            self._broker.leader_address = self._copies.address if has_tables else None
             self._tell(has_leader)
-            self.is_apache = has_leader and not is_ours and now >= since + OWN_TABLES_WITHIN_S
-            if self.is_apache and now >= pull_at:
+            if self.is_apache and self._clock.monotonic() >= pull_at:
                 await self._pull()
                 pull_at = self._clock.monotonic() + INTERVAL_S
             await self._clock.sleep(LOOK_S)
+
+    @property
+    def is_apache(self) -> bool:
+        """Whether an Apache broker leads: it writes no tables to the log."""
+        server = self._member.server
+        return server.leader is not None and not server.is_leader_ours
 
     def _tell(self, has_leader: bool) -> None:
         """Has commits and consumers go to the leader that is known now, if it is another one than before."""

@@ -7,6 +7,7 @@ In: role changes and commits of the driver. Out: a store that takes messages onl
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from turbopump.broker.config import DLedgerRules
 from turbopump.broker.dledger.acknowledgement import QuorumAcknowledgement, promise_of
@@ -26,7 +27,9 @@ from turbopump.store.replica_log import NotACopy
 
 log = logging.getLogger(__name__)
 
-FULL_DISK_WAIT_S = 10.0  # between two hand-overs for want of space: all members may be full
+HAND_OVER_WAIT_S = 10.0  # between two hand-overs of a leader that cannot serve: nobody else may be able to
+Work = Literal["queues", "role"]
+RETRY_S = 1.0  # after committed messages could not be put into their queues
 
 
 class GroupMember:
@@ -45,7 +48,7 @@ class GroupMember:
         """Set when role, term or leader are other ones; who waits for it clears it."""
         self.on_dispatched: Callable[[], None] = lambda: None
         """Called when committed messages have come to their queues, on a follower."""
-        self.trouble: str | None = None
+        self._troubles: dict[Work, str] = {}
         self.elections = 0
         """How often another leader, or a new term of the same one, became known since the start."""
         self._rules = rules
@@ -56,7 +59,7 @@ class GroupMember:
         self._acknowledgement: QuorumAcknowledgement | None = None
         self._tasks = Tasks(log)
         self._clock = environment.clock
-        self._cannot_write = asyncio.Event()
+        self._cannot_serve = asyncio.Event()
         now_ms = environment.clock.now_ms
         self.server = DLedgerServer(
             self.group,
@@ -68,12 +71,13 @@ class GroupMember:
         )
         self.server.on_role_changed = self._role_changed
         self.server.on_commit = self._commit
+        self.server.on_cannot_lead = self._cannot_serve.set
 
     async def start(self, host: str) -> None:
         """Begins to look for a leader, and to put committed messages into their queues."""
         await self.server.start(host)
         self._tasks.start(self._dispatch(), name="dispatch committed entries")
-        self._tasks.start(self._leave_full_disk(), name="give a leadership away that cannot write")
+        self._tasks.start(self._leave(), name="give a leadership away that cannot be served")
         self._has_committed.set()
 
     async def stop(self) -> None:
@@ -81,6 +85,11 @@ class GroupMember:
         await self._tasks.close()
 
     # role
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this member does not do its work: then it does not stand for election. None: it does."""
+        return next(iter(self._troubles.values()), None)
 
     @property
     def term(self) -> int:
@@ -93,8 +102,13 @@ class GroupMember:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all entries are committed, and their messages in the queues: then a leader may serve."""
-        return self._entries.committed == self._entries.end and not self._committed.is_behind
+        """Whether all entries are committed, and their messages in the queues: then a leader may serve.
+
+        Its first entry is one of them.
+        """
+        entries = self._entries
+        is_begun = entries.end_term == self.term and entries.committed == entries.end
+        return is_begun and not self._committed.is_behind
 
     @property
     def slave_id(self) -> int:
@@ -178,27 +192,52 @@ class GroupMember:
         except AppendRefused as error:
             raise _refusal(error) from None
         except OSError as error:
-            self._cannot_write.set()
+            self._cannot_serve.set()
             raise ServiceNotAvailable(f"service not available now: {error}") from None
 
-    async def _leave_full_disk(self) -> None:
-        """Gives a leadership away when messages could not be written: another member may have space."""
+    async def _leave(self) -> None:
+        """Gives a leadership away that cannot be served: messages cannot be written, or not be read.
+
+        Another member may have space, or a log that is not damaged.
+        """
         while True:
-            await self._cannot_write.wait()
+            await self._cannot_serve.wait()
             if self.is_elected:
-                log.warning("%s cannot write and gives its leadership away", self.group.own_id)
+                log.warning(
+                    "%s cannot serve and gives its leadership away: %s",
+                    *(self.group.own_id, self.trouble or "it cannot write"),
+                )
                 await self.hand_over()
-            await self._clock.sleep(FULL_DISK_WAIT_S)
-            self._cannot_write.clear()
+            await self._clock.sleep(HAND_OVER_WAIT_S)
+            if self.trouble is None:
+                self._cannot_serve.clear()
+
+    def failed(self, work: Work, trouble: str) -> None:
+        """Notes that this member cannot do its work: it gives a leadership away, and stands for none."""
+        if trouble != self._troubles.get(work):
+            log.error("%s does not stand for election: %s", self.group.own_id, trouble)
+        self._troubles[work] = trouble
+        self.server.may_lead(False)
+        self._cannot_serve.set()
+
+    def recovered(self, work: Work) -> None:
+        """Notes that this member does its work again."""
+        if (trouble := self._troubles.pop(work, None)) is not None:
+            log.warning("%s goes on; what kept it from its work is over: %s", self.group.own_id, trouble)
+            self.server.may_lead(not self._troubles)
 
     # commits
 
     def _commit(self, index: int) -> None:
-        if self._acknowledgement is not None:
+        if self._acknowledgement is None:
+            self._has_committed.set()
+            return
+        try:
             self._committed.advance()
             self._committed.answered()
-        else:
-            self._has_committed.set()
+        except Exception as error:
+            self.failed("queues", f"committed messages cannot be put into their queues: {error}")
+            raise
 
     async def _dispatch(self) -> None:
         """Puts what is committed into its queues while this member does not store messages itself."""
@@ -207,12 +246,24 @@ class GroupMember:
             self._has_committed.clear()
             try:
                 await self._dispatch_all()
+                self.on_dispatched()
             except NotACopy as error:
-                self.trouble = f"a committed entry cannot be read: {error}"
-                log.error("Stopped putting messages into queues: %s", self.trouble)
-                return
-            self.on_dispatched()
-            self.changed.set()
+                await self._wait_to_retry(f"a committed entry cannot be read: {error}")
+            except Exception as error:
+                name = type(error).__name__
+                if self.trouble is None:
+                    log.exception("Cannot put committed messages into their queues; trying again")
+                await self._wait_to_retry(
+                    f"committed messages cannot be put into their queues: {name}: {error}"
+                )
+            else:
+                self.recovered("queues")
+                self.changed.set()
+
+    async def _wait_to_retry(self, trouble: str) -> None:
+        self.failed("queues", trouble)
+        await self._clock.sleep(RETRY_S)
+        self._has_committed.set()
 
     async def _dispatch_all(self) -> None:
         has_more = True

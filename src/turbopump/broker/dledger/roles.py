@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from turbopump.broker.dledger.member import GroupMember
+from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.tasks import Tasks
 
@@ -75,8 +76,13 @@ class RoleKeeper:
             if self._served is not None and wanted is not None:
                 await self._serve_anew(None)  # the tables of an earlier term of its own
             await self._serve_anew(wanted)
-        except Exception:
-            log.exception("Cannot serve as %s; trying again", "slave" if wanted is None else "master")
+        except Exception as error:
+            role = "slave" if wanted is None else "master"
+            if isinstance(error, Refused):  # the leadership moves or has ended, or the disk is full
+                log.warning("Cannot serve as %s; trying again: %s", role, error)
+            else:
+                log.exception("Cannot serve as %s; trying again", role)
+                self._member.failed("role", f"cannot serve as {role}: {type(error).__name__}: {error}")
             await self._role.aclose()
             self._served = -1  # neither
             await self._clock.sleep(RETRY_S)
@@ -94,3 +100,4 @@ class RoleKeeper:
             await self._serve(stack, term)
             self._role = stack.pop_all()
         self._served = term
+        self._member.recovered("role")

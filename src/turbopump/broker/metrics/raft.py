@@ -49,6 +49,12 @@ class RaftFigures:
                 "Appends that a leader has not answered yet",
                 [({}, status.pendingAppends)],
             ),
+            Family(
+                "turbopump_raft_trouble",
+                "gauge",
+                "1: this member cannot do its work, and does not stand for election",
+                [({}, float(bool(status.trouble)))],
+            ),
             self._followers(status),
         ]
 

@@ -15,6 +15,7 @@ from turbopump.raft import (
     AppendNoOp,
     Commit,
     Effect,
+    Eligible,
     PeerTakesBatches,
     Respond,
     Role,
@@ -45,6 +46,8 @@ class OwnerCalls:
     committed: Callable[[int], None]
     no_op: Callable[[int], bytes]
     """Makes the record that a new leader of a term appends."""
+    no_op_failed: Callable[[int], None]
+    """The leader of this term could not append its first entry: it can commit nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class EffectPerformer:
         owner: OwnerCalls,
     ) -> None:
         self.known = RoleChanged(Role.CANDIDATE, 0, None)
+        self.is_eligible = True
+        """Whether this member may lead, as its owner says; each new node is told."""
         self._group = group
         self._log = log
         self._storage = storage
@@ -102,8 +107,8 @@ class EffectPerformer:
         try:
             self._log.append([self._owner.no_op(term)], term)
         except OSError as error:
-            # The next append of the owner does the same.
             log_line.error("The leader of term %d cannot append its first entry: %s", term, error)
+            _call(self._owner.no_op_failed, term)
             return
         self._events.post_first(Appended(self._log.end_index))
         self._storage.report_when_safe()
@@ -146,6 +151,7 @@ class EffectPerformer:
         """Posts what a node has to know that takes the place of another one."""
         for link in self._links.values():
             self._events.post(PeerTakesBatches(link.peer, link.is_ours))
+        self._events.post(Eligible(self.is_eligible))
         self._events.post(Tick())
         self._storage.report_when_safe()
 

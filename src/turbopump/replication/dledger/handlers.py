@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from turbopump.protocol.bodies.base import Body
+from turbopump.protocol.command import Command
 from turbopump.protocol.dledger import messages as wire_messages
 from turbopump.protocol.dledger.answers import refuse
 from turbopump.protocol.dledger.codes import DLedgerCode, DLedgerRequestCode
@@ -22,6 +23,8 @@ from turbopump.replication.dledger import wire
 from turbopump.replication.dledger.group import DLedgerGroup
 from turbopump.store.dledger.entry_log import EntryLog
 
+OUR_LANGUAGE = Command(0).language
+"""What requests and answers of our own members have in their heads; those of Apache's have JAVA."""
 NODE_REQUESTS = (
     DLedgerRequestCode.VOTE,
     DLedgerRequestCode.HEART_BEAT,
@@ -58,6 +61,7 @@ class MemberHandlers:
         self._member = member
         self._received = received
         self._waiting: dict[int, _WaitingRequest] = {}
+        self._languages: dict[str, str] = {}  # of the last request of each member
         self._last_id = 0
 
     def routes(self) -> Routes:
@@ -73,6 +77,10 @@ class MemberHandlers:
         self._last_id += 1
         return self._last_id
 
+    def is_ours(self, member: str) -> bool:
+        """Whether the last request of another member came from a program of ours."""
+        return self._languages.get(member) == OUR_LANGUAGE
+
     # requests that the node answers
 
     def ask_node(self, request: Request[None]) -> Result:
@@ -82,11 +90,13 @@ class MemberHandlers:
         incoming = wire.incoming(message, self._log.file_size - END_MARK.size)
         if incoming is None:
             return _refusal(request, message, DLedgerCode.UNEXPECTED_ARGUMENT, self._member.leader)
+        sender = wire.sender_of(message)
+        self._languages[sender] = request.command.language
         number = self.next_id()
         self._waiting[number] = _WaitingRequest(request, message)
         # Until it is answered it counts against the bounds of its connection.
         request.connection.begin(len(request.body))
-        self._received(Received(number, wire.sender_of(message), incoming))
+        self._received(Received(number, sender, incoming))
         return None
 
     def respond(self, number: int, answer: PeerAnswer) -> None:

@@ -19,13 +19,12 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.dialled import DialledConnection
 from turbopump.replication.dledger import wire
+from turbopump.replication.dledger.handlers import OUR_LANGUAGE
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.runtime.tasks import Tasks
 
 log_line = logging.getLogger(__name__)
 
-OUR_LANGUAGE = Command(0).language
-"""What answers of our own members have in their heads; those of Apache's have JAVA."""
 CALL_TIMEOUT_S = 3.0  # DLedger's
 TRANSFER_TIMEOUT_S = 5.0  # the member that takes over answers when it leads, within 3 s
 MAX_QUEUED = 4096

@@ -6,6 +6,7 @@ answers and requests, entries in the log, and calls to the owner when role or co
 All events pass one queue (`node_runner.py`); what the node wants done is done by `effects.py`.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from turbopump.raft import (
     Appended,
     AppendOutcome,
     AppendResult,
+    Eligible,
     Node,
     NodeConfig,
     Role,
@@ -34,7 +36,12 @@ from turbopump.remoting.server import Server
 from turbopump.replication.dledger.commit_waits import CommitWaits
 from turbopump.replication.dledger.effects import EffectPerformer, OwnerCalls, Waiters
 from turbopump.replication.dledger.entry_log_view import EntryLogView
-from turbopump.replication.dledger.errors import LeadershipMoving, NotLeading, PendingAppendsFull
+from turbopump.replication.dledger.errors import (
+    AppendRefused,
+    LeadershipMoving,
+    NotLeading,
+    PendingAppendsFull,
+)
 from turbopump.replication.dledger.event_queue import EventQueue
 from turbopump.replication.dledger.group import DLedgerGroup
 from turbopump.replication.dledger.handlers import MemberHandlers
@@ -55,6 +62,7 @@ from turbopump.store.flush import Flusher
 log_line = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL_S = 3.0  # between notes of how far the log is committed
+NO_OP_RETRY_S = 1.0  # after a leader could not write its first entry
 MAX_CONNECTIONS = 256  # to the DLedger port: each member has one or two, tools a few
 MAX_REQUESTS = 4096
 """Requests of one connection that are not answered: a leader has 1,000 pushes under way, and repeats some."""
@@ -92,6 +100,9 @@ class DLedgerServer:
         """Called when role, term or leader are other ones, after appends that wait were answered."""
         self.on_commit: Callable[[int], None] = lambda index: None
         """Called when everything up to an index is committed; readers of the log see it already."""
+        self.on_cannot_lead: Callable[[], None] = lambda: None
+        """Called when this leader cannot write the first entry of its term: it commits nothing."""
+        self._no_op = no_op
         self._log = log
         self._clock = environment.clock
         self._tasks = Tasks(log_line)
@@ -103,7 +114,10 @@ class DLedgerServer:
         self._waits = CommitWaits(environment.clock)
         self._transfers = PendingTransfers()
         owner = OwnerCalls(
-            lambda change: self.on_role_changed(change), lambda index: self.on_commit(index), no_op
+            lambda change: self.on_role_changed(change),
+            lambda index: self.on_commit(index),
+            no_op,
+            self._no_op_failed,
         )
         waiters = Waiters(self._handlers, self._waits, self._transfers)
         self._effects = EffectPerformer(group, log, self._storage, self._links, waiters, self._events, owner)
@@ -168,6 +182,19 @@ class DLedgerServer:
     def _synced(self) -> None:
         self._events.post_once(Synced(self._log.end_index))
 
+    def _no_op_failed(self, term: int) -> None:
+        self._tasks.start(self._repeat_no_op(term), name="first entry of a leader")
+        self.on_cannot_lead()
+
+    async def _repeat_no_op(self, term: int) -> None:
+        """Appends the first entry of this leader as soon as the disk has space, while it leads."""
+        while True:
+            await self._clock.sleep(NO_OP_RETRY_S)
+            if self.role is not Role.LEADER or self.term != term or self._log.end_term == term:
+                return
+            with contextlib.suppress(OSError, AppendRefused):  # another role is about to be known
+                self.append([self._no_op(term)])
+
     # what the owner may ask
 
     @property
@@ -183,6 +210,12 @@ class DLedgerServer:
     def leader(self) -> str | None:
         """Id of the leader; None while none is known."""
         return self._effects.known.leader
+
+    @property
+    def is_leader_ours(self) -> bool:
+        """Whether the leader, which must be known, is this member or runs a program of ours."""
+        assert self.leader is not None, "no leader is known"
+        return self.leader == self.group.own_id or self._handlers.is_ours(self.leader)
 
     @property
     def leader_address(self) -> str | None:
@@ -233,6 +266,14 @@ class DLedgerServer:
             done(AppendResult(AppendOutcome.ROLE_LOST, term, index))
         else:
             self._waits.wait(term, index, timeout_ms, done)
+
+    def may_lead(self, is_eligible: bool) -> None:
+        """Says whether this member may be elected; False: it still follows and votes.
+
+        It does not end a leadership: `transfer` gives that away.
+        """
+        self._effects.is_eligible = is_eligible
+        self._events.post(Eligible(is_eligible))
 
     async def transfer(self, to_member: str) -> TransferAnswer:
         """Gives the leadership to another member; returns when it leads, or why it does not."""

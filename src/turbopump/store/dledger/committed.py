@@ -5,6 +5,9 @@ is not committed is in no queue: it may be cut off again. A follower reads the e
 slices; a leader still knows what it has appended itself.
 """
 
+import logging
+from collections.abc import Callable
+
 from turbopump.protocol.dledger.entry import END_OF_FILE
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.dledger.entry_appends import AppendBodies, EntryAppender
@@ -12,6 +15,8 @@ from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.entry_scan import EntryRun, scan_messages
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.replica_log import BYTES_PER_TURN, MAX_LAST_TURNS, NotACopy
+
+log_line = logging.getLogger("turbopump.store")
 
 
 class CommittedEntries:
@@ -23,11 +28,26 @@ class CommittedEntries:
         self._appender = appender
         self._flags = flags
         self._is_leading = False
+        self.on_begin: Callable[[], None] = lambda: None
+        """Called when the log begins at a later offset, as after retention: queues have to follow."""
 
     def open(self, dispatched: int) -> None:
         """Makes the store that of a DLedger node: only entries are appended, by the node's driver."""
         self._flags.set(Reason.SLAVE)
         self._dispatcher.copied_from = dispatched
+        self._log.on_reset = self._begin_again
+
+    def _begin_again(self) -> None:
+        """Continues where a log begins that was reset: what lay before is not in the leader's entries."""
+        log, began = self._log, self._dispatcher.dispatched
+        if log.min_offset < log.files.divided_at:
+            return  # it goes on behind the files of a commit log, which have stayed
+        self._dispatcher.start_after_cut()
+        if began < log.end:
+            log_line.warning(
+                "The log begins at %d now: the leader's entries do not reach back to %d", log.end, began
+            )
+            self.on_begin()
 
     # role
 
@@ -101,6 +121,9 @@ class CommittedEntries:
                 if turns == MAX_LAST_TURNS:
                     return False
         except NotACopy:
+            return False
+        except Exception:  # the store is closed all the same; the next start reads the log again
+            log_line.exception("Cannot put the last committed messages into their queues")
             return False
         return True
 

@@ -9,7 +9,7 @@ copied what are not known here.
                 where a store was switched over to DLedger
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from turbopump.protocol.dledger.entry import (
@@ -55,6 +55,8 @@ class EntryLog(IndexedLog):
         super().__init__(replace(config, transient_pool=False), disk, files)
         self.state_files = StateFiles(config.dledger_dir, disk)
         self.committed_index = EMPTY
+        self.on_reset: Callable[[], None] = lambda: None
+        """Called when the log has been reset: what follows it has to begin where it begins now."""
         self.set_aside_dir = config.entries_aside_dir
         self._visible = 0  # offset behind the last committed entry
         self._synced_next = 0  # entries below this index are on the medium
@@ -305,6 +307,7 @@ class EntryLog(IndexedLog):
         self._term = -1
         self.start_at(pos)
         self._commit(EMPTY)
+        self.on_reset()
         return kept
 
     def _leads_to(self, start: int) -> bool:

@@ -195,11 +195,13 @@ class GroupBench:
         bench.server.when_committed(index, timeout_ms, result.set_result)
         return await result
 
-    async def ask(self, member: str, code: int, body: bytes) -> Command:
+    async def ask(self, member: str, code: int, body: bytes, language: str = "") -> Command:
         """Sends a request from a host that is no member."""
         client = Client(self.network.at("10.0.9.9"), self.clock)
         try:
-            return await client.call(f"{self.ips[member]}:{PORT}", request(code, body=body))
+            command = request(code, body=body)
+            command.language = language or command.language
+            return await client.call(f"{self.ips[member]}:{PORT}", command)
         finally:
             await client.close()
 

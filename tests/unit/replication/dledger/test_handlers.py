@@ -39,6 +39,17 @@ async def test_a_heartbeat_is_answered_with_nothing_but_its_code():
 
 
 @virtual
+async def test_a_leader_is_known_as_ours_or_apaches_by_the_language_of_its_requests():
+    group, leader, follower = await led()
+    assert leader.server.is_leader_ours
+    assert follower.server.is_leader_ours
+    beat = heartbeat(leader.member, follower.member, leader.server.term)
+    await group.ask(follower.member, Code.HEART_BEAT, beat.encode(), language="JAVA")
+    assert not follower.server.is_leader_ours
+    await group.stop()
+
+
+@virtual
 async def test_a_wrong_group_and_a_wrong_receiver_are_refused_in_the_body():
     group, leader, follower = await led()
     term = leader.server.term
