@@ -1,7 +1,7 @@
 """What the real databases of the tests have in common: a process that is killed, paused and begun again.
 
-They refuse to run as root: there they run as `nobody`, in a directory that belongs to it. What is committed is
-written before the answer, but not synced to disk: in our tests processes die, not the machine.
+They refuse to run as root: there they run as `nobody`, in a directory that belongs to it. What is committed
+is written before the answer, but not synced to disk: in our tests processes die, not the machine.
 """
 
 from __future__ import annotations
