@@ -19,7 +19,7 @@ first one. A step of a saga and its compensation are `do` and `undo`, by the sam
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, overload
