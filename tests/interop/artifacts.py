@@ -223,6 +223,20 @@ def rust_program() -> Path:
     return _made_once(f"rust-{_fingerprint(files)}", build_into) / "client"
 
 
+def unpacked_packages(kind: str, names: tuple[str, ...], apt: str, dpkg: str, what: str) -> Path:
+    """Debian's packages, unpacked into a directory of the cache; nothing is installed."""
+
+    def unpack_into(directory: Path) -> None:
+        packed = directory / "packed"
+        packed.mkdir()
+        _fetch([apt, "--quiet", "download", *names], what, cwd=packed)
+        for package in sorted(packed.glob("*.deb")):
+            _run([dpkg, "-x", str(package), str(directory)])
+        shutil.rmtree(packed)
+
+    return _made_once(f"{kind}-{_fingerprint_of(names)}", unpack_into)
+
+
 def tool(name: str, what: str) -> str:
     path = shutil.which(name)
     if path is None:
@@ -269,6 +283,10 @@ def _fingerprint(files: Iterable[Path]) -> str:
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _fingerprint_of(words: tuple[str, ...]) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:12]
 
 
 def _fetch(command: list[str], what: str, cwd: Path | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import artifacts, lanes, peers, rotation
+from . import artifacts, lanes, mariadb, peers, postgres, rotation
 
 StartOnce = Callable[[str], peers.Cluster]
 Early = Callable[[str], Any]
@@ -118,6 +118,22 @@ def early(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     begun = {name: lane.submit(job, tmp_path_factory.mktemp(name)) for name, job in jobs.items()}
     yield lambda name: begun[name].result()
     lane.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Postgres]:
+    """The PostgreSQL of all tests of this process; one that kills it begins it again."""
+    running = postgres.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[mariadb.MariaDB]:
+    """The MariaDB of all tests of this process; one that kills it begins it again."""
+    running = mariadb.start()
+    yield running
+    running.close()
 
 
 @pytest.hookimpl(wrapper=True)

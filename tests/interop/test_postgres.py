@@ -4,7 +4,7 @@ processes killed at every step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,9 @@ KINDS = ("psycopg", "psycopg autocommit", "psycopg2", "SQLAlchemy session", "SQL
 ASYNC_KINDS = ("psycopg", "SQLAlchemy session", "SQLAlchemy connection", "SQLAlchemy session of asyncpg")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.Postgres]:
-    running = postgres.start()
-    yield running
-    running.stop()
+@pytest.fixture
+def server(postgres_server: postgres.Postgres) -> postgres.Postgres:
+    return postgres_server
 
 
 @pytest.fixture(params=KINDS)

@@ -48,24 +48,32 @@ class AsyncConnectionScope:
 
     async def __aenter__(self) -> Any:
         given = self._connect()
-        if isawaitable(given):
+        if isawaitable(given) and (is_known(given) or not hasattr(given, "__aenter__")):
             given = await given
         self._given = given
         if is_known(given):
             if not is_async(given):
                 given.close()
                 raise InvalidArgument(
-                    "an `async def` handler needs async connections (psycopg.AsyncConnection, aiosqlite, "
-                    "SQLAlchemy's AsyncSession): a blocking one would hold up the whole event loop"
+                    "an `async def` handler needs async connections (psycopg.AsyncConnection, asyncpg, "
+                    "asyncmy, aiosqlite, SQLAlchemy's AsyncSession): a blocking one would hold up the "
+                    "whole event loop"
                 )
             return given
         return await given.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:
         if is_known(self._given):
-            await self._given.close()
+            await close(self._given)
         else:
             await self._given.__aexit__(*error)
+
+
+async def close(connection: Any) -> None:
+    """Closes an async connection. Those of asyncmy and aiomysql are closed by another name."""
+    closed = getattr(connection, "ensure_closed", connection.close)()
+    if isawaitable(closed):
+        await closed
 
 
 class UserConnections:

@@ -15,11 +15,9 @@ Effects outside of that database (a mail, a call of another service) do not belo
 of its transaction.
 """
 
-import hashlib
 import inspect
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, overload
@@ -27,21 +25,23 @@ from typing import Any, overload
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import MessageExt
-from turbopump.protocol import properties
+from turbopump.transactions.claims import (
+    TABLE,
+    Claims,
+    Key,
+    checked_group,
+    definitions,
+    delete_old,
+    key_function,
+)
 from turbopump.transactions.connections import AsyncConnectionScope, opened
 from turbopump.transactions.database import (
-    POSTGRESQL,
-    SQLITE,
     AsyncConnection,
     BlockingConnection,
-    DialectSteps,
-    Statement,
     Steps,
-    TransactionCommand,
     checked_table,
-    create_if_missing,
+    create_table_steps,
     in_transaction,
-    rollback,
     run_steps,
 )
 from turbopump.transactions.errors import WorkUndone
@@ -50,15 +50,8 @@ __all__ = ["Key", "WorkUndone", "create_table", "forget", "idempotent", "once", 
 
 log = logging.getLogger(__name__)
 
-TABLE = "turbopump_processed"
 KEEP = timedelta(days=7)  # brokers keep messages for 3 days: no repeated delivery comes later
 CLEAN_EVERY_S = 3600.0
-DELETES_PER_TURN = 1000  # rows per transaction: a long one would block consumers on SQLite
-# In characters; longer keys are recorded by their hash. PostgreSQL's index takes 2,700 bytes.
-MAX_KEY_LENGTH = 512
-
-Key = str | Callable[[MessageExt], str]
-"""`"message_id"`, `"keys"`, or a function of the message."""
 
 NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK"})
 """Results by which a handler reports a failure, instead of raising."""
@@ -92,7 +85,7 @@ def once(
     and all deliveries), `"keys"` (the message's KEYS within its topic, which then must name the event, not
     only the thing it is about), or a function of the message.
     """
-    return Once(_Claims([message], group, key, table, commit), connection)
+    return Once(Claims([message], group, key, table, commit), connection)
 
 
 def once_each(
@@ -109,13 +102,13 @@ def once_each(
     with once_each(connection, messages, group="billing") as new:
         for message in new: …
     """
-    return OnceEach(_Claims(messages, group, key, table, commit), connection)
+    return OnceEach(Claims(messages, group, key, table, commit), connection)
 
 
 class _OnceBlock:
     """Base of `Once` and `OnceEach`: commits at the end of the block, or rolls back after an error."""
 
-    def __init__(self, claims: "_Claims", connection: Any) -> None:
+    def __init__(self, claims: "Claims", connection: Any) -> None:
         self._claims = claims
         self._connection = connection
 
@@ -159,126 +152,6 @@ class OnceEach(_OnceBlock):
         return new
 
 
-class _Claims:
-    """The records of messages as processed: inserted before the work and checked after it."""
-
-    def __init__(
-        self,
-        messages: Sequence[MessageExt],
-        group: str,
-        key: Key,
-        table: str,
-        commit: bool = True,
-        is_created: bool = False,
-    ) -> None:
-        self._messages = messages
-        self._group = _checked_group(group)
-        self._key = key_function(key)
-        self._table = checked_table(table)
-        self._commit = commit
-        self._is_created = is_created
-        self._marks: list[dict[str, object]] = []
-        self._claim_id = uuid.uuid4().hex
-
-    def enter(self, dialect: str) -> Steps[list[MessageExt]]:
-        try:
-            yield TransactionCommand.BEGIN if self._commit else TransactionCommand.JOIN
-            if not self._is_created:
-                yield from create_if_missing(dialect, self._table, _definitions(self._table))
-            return (yield from self._claim())
-        except BaseException:
-            if self._commit:
-                yield from rollback()
-            raise
-
-    def _claim(self) -> Steps[list[MessageExt]]:
-        """Inserts the records and returns the new messages; the order of keys avoids deadlocks."""
-        marks = [self._mark(message) for message in self._messages]
-        now_ms = time.time_ns() // 1_000_000
-        new = set()
-        for index in sorted(range(len(marks)), key=lambda index: (*marks[index].values(), index)):
-            insert = (
-                f"INSERT INTO {self._table} (consumer_group, topic, message_key, claim, done_at) "
-                "VALUES (:consumer_group, :topic, :message_key, :claim, :now) ON CONFLICT DO NOTHING"
-            )
-            if (yield Statement(insert, {**marks[index], "now": now_ms})).count == 1:
-                new.add(index)
-        self._marks = [marks[index] for index in sorted(new)]
-        return [self._messages[index] for index in sorted(new)]
-
-    def _mark(self, message: MessageExt) -> dict[str, object]:
-        key = self._key(message)
-        if len(key) > MAX_KEY_LENGTH:
-            key = "sha256:" + hashlib.sha256(key.encode()).hexdigest()
-        return {
-            "consumer_group": self._group,
-            "topic": message.topic,
-            "message_key": key,
-            "claim": self._claim_id,
-        }
-
-    def leave(self, is_done: bool) -> DialectSteps[None]:
-        def steps(dialect: str) -> Steps[None]:
-            if not is_done:
-                if self._commit:
-                    yield from rollback()
-                    yield from self._withdraw(dialect)
-                return
-            try:
-                if self._marks:
-                    yield from self._check()
-                if self._commit:
-                    yield TransactionCommand.COMMIT
-            except BaseException:
-                if self._commit:
-                    yield from rollback()
-                raise
-
-        return steps
-
-    def _check(self) -> Steps[None]:
-        """Raises WorkUndone if the record is gone, because the transaction was rolled back in the block.
-
-        PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
-        swallows an error of its statements would lose the message. So would one that rolls back by itself.
-        """
-        select = f"SELECT 1 FROM {self._table} WHERE {_OURS}"
-        if not (yield Statement(select, self._marks[0])).rows:
-            raise WorkUndone(
-                "the transaction was rolled back inside the block, and the record of the message with it: "
-                "raise an exception instead, so that the message is delivered again"
-            )
-
-    def _withdraw(self, dialect: str) -> Steps[None]:
-        """Deletes the records after a failure, if they are still there.
-
-        They are when the work committed by itself before it failed: `with connection:` does that with
-        sqlite3. The message must be delivered again all the same.
-        """
-
-        def delete(_: str) -> Steps[int]:
-            count = 0
-            for mark in self._marks:
-                count += (yield Statement(f"DELETE FROM {self._table} WHERE {_OURS}", mark)).count
-            return count
-
-        try:
-            if self._marks and (yield from in_transaction(delete)(dialect)):
-                log.error(
-                    "A handler of group %s committed by itself and then failed: %s", self._group, ADVICE
-                )
-        except Exception:  # no connection, or no table: then there is no record either
-            log.debug("Cannot withdraw the records", exc_info=True)
-
-
-_OURS = (
-    "consumer_group = :consumer_group AND topic = :topic AND message_key = :message_key AND claim = :claim"
-)
-ADVICE = (
-    "its message is delivered again, and what it had committed is done twice. Leave the commit to the wrapper"
-)
-
-
 # --- a decorator of handlers ------------------------------------------------------------------------------
 
 
@@ -307,7 +180,7 @@ def idempotent(
     for ever.
     """
     checked_table(table)
-    _checked_group(group)
+    checked_group(group)
     key_function(key)
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -398,13 +271,13 @@ class _IdempotentHandler:
         self._is_created = is_consumed
         return result
 
-    def _claims(self, messages: Sequence[MessageExt]) -> _Claims:
+    def _claims(self, messages: Sequence[MessageExt]) -> Claims:
         """Returns the claims of these messages; they create a missing table unless the last call succeeded.
 
         So the table is looked for until a message was processed, and after any failure.
         """
         is_created, self._is_created = self._is_created, False
-        return _Claims(messages, self._group, self._key, self._table, is_created=is_created)
+        return Claims(messages, self._group, self._key, self._table, is_created=is_created)
 
     def _is_time_to_clean(self) -> bool:
         now = time.monotonic()
@@ -498,10 +371,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
     """Creates the table of processed keys unless it exists, for handlers without that right. Commits."""
-    definitions = _definitions(checked_table(table))
-    return run_steps(
-        connection, in_transaction(lambda dialect: create_if_missing(dialect, table, definitions))
-    )
+    return run_steps(connection, create_table_steps(checked_table(table), definitions(table)))
 
 
 @overload
@@ -513,90 +383,15 @@ def forget(connection: BlockingConnection, *, older_than: timedelta = KEEP, tabl
 def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE) -> Any:
     """Deletes the keys of messages processed longer than `older_than` ago; returns how many. Commits."""
     before_ms = time.time_ns() // 1_000_000 - int(older_than.total_seconds() * 1000)
-    columns = "consumer_group, topic, message_key"
-    delete = Statement(
-        f"DELETE FROM {checked_table(table)} WHERE ({columns}) IN "
-        f"(SELECT {columns} FROM {table} WHERE done_at < :before LIMIT {DELETES_PER_TURN})",
-        {"before": before_ms},
-    )
-
-    def some(dialect: str) -> Steps[int]:
-        return (yield delete).count
+    some = in_transaction(delete_old(checked_table(table), before_ms))
 
     def steps(dialect: str) -> Steps[int]:
         deleted = 0
-        while count := (yield from in_transaction(some)(dialect)):
+        while count := (yield from some(dialect)):
             deleted += count
         return deleted
 
     return run_steps(connection, steps)
-
-
-def _definitions(table: str) -> dict[str, tuple[str, ...]]:
-    index = table.replace(".", "_") + "_done_at"
-    both = (
-        f"CREATE TABLE IF NOT EXISTS {table} ("
-        "consumer_group TEXT NOT NULL, topic TEXT NOT NULL, message_key TEXT NOT NULL, "
-        "claim TEXT NOT NULL, done_at BIGINT NOT NULL, PRIMARY KEY (consumer_group, topic, message_key))",
-        f"CREATE INDEX IF NOT EXISTS {index} ON {table} (done_at)",
-    )
-    return {SQLITE: both, POSTGRESQL: both}
-
-
-# --- keys -------------------------------------------------------------------------------------------------
-
-
-def message_id(message: MessageExt) -> str:
-    """Returns the message id that the sender gave; without one, the offset message id of the first copy."""
-    found = message.properties
-    return (
-        found.get(properties.UNIQUE_KEY)
-        or found.get(properties.ORIGIN_MESSAGE_ID)
-        or message.offset_message_id
-    )
-
-
-def keys(message: MessageExt) -> str:
-    """Returns the message's KEYS, joined by spaces. Raises InvalidArgument for a message without any."""
-    if not message.keys:
-        raise InvalidArgument(
-            f"message {message.message_id} of {message.topic} has no KEYS to identify it: its sender must "
-            "give some, or use key='message_id'"
-        )
-    return " ".join(message.keys)
-
-
-KEYS: dict[str, Callable[[MessageExt], str]] = {"message_id": message_id, "keys": keys}
-
-
-def key_function(key: Key) -> Callable[[MessageExt], str]:
-    """Returns the function that makes the key of a message. Raises InvalidArgument for an unknown name."""
-    if callable(key):
-        return _checked(key)
-    if key not in KEYS:
-        raise InvalidArgument(
-            f"key must be one of {', '.join(KEYS)}, or a function of the message, got {key!r}"
-        )
-    return KEYS[key]
-
-
-def _checked(key: Callable[[MessageExt], str]) -> Callable[[MessageExt], str]:
-    def checked(message: MessageExt) -> str:
-        found = key(message)
-        if not isinstance(found, str) or not found:
-            raise InvalidArgument(f"the key of message {message.message_id} must be text, got {found!r}")
-        return found
-
-    return checked
-
-
-def _checked_group(group: str) -> str:
-    if not group:
-        raise InvalidArgument(
-            f"group must be the name of the consumer group, which distinguishes consumers that share the "
-            f"table, got {group!r}"
-        )
-    return group
 
 
 def _name(handler: Callable[..., Any]) -> str:

@@ -38,9 +38,7 @@ from turbopump.transactions.database import (
     BlockingConnection,
     DialectSteps,
     Steps,
-    TransactionCommand,
     checked_table,
-    in_transaction,
     run_steps,
 )
 from turbopump.transactions.outbox_table import OutboxTable, Pending
@@ -90,7 +88,7 @@ def send(connection: Any, message: Message, *, by: str | None = None, table: str
     row = _NewRow(message, by, table)
 
     def steps(dialect: str) -> Steps[str]:
-        yield TransactionCommand.JOIN
+        yield from row.table.join(dialect)
         return (yield from row.put(dialect))
 
     return run_steps(connection, steps)
@@ -133,7 +131,8 @@ def keep(
     A failed send may have reached a broker all the same. Send a `stamped` message, so that both copies have
     the same message id and an idempotent consumer takes one of them; `send_or_keep` does all of this.
     """
-    return run_steps(connection, in_transaction(_NewRow(message, by, table, error).put))
+    row = _NewRow(message, by, table, error)
+    return run_steps(connection, row.table.transaction(row.put))
 
 
 @overload
@@ -153,7 +152,8 @@ def retry_now(connection: AsyncConnection, *, table: str = TABLE) -> Awaitable[i
 def retry_now(connection: BlockingConnection, *, table: str = TABLE) -> int: ...
 def retry_now(connection: Any, *, table: str = TABLE) -> Any:
     """Makes all failed messages due at once, and returns how many. Commits."""
-    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).make_due))
+    outbox = OutboxTable(checked_table(table))
+    return run_steps(connection, outbox.transaction(outbox.make_due))
 
 
 @overload
@@ -165,7 +165,8 @@ def discard(connection: Any, row: int, *, table: str = TABLE) -> Any:
 
     No message is dropped in any other way.
     """
-    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).discard(row)))
+    outbox = OutboxTable(checked_table(table))
+    return run_steps(connection, outbox.transaction(outbox.discard(row)))
 
 
 @overload
@@ -174,7 +175,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
     """Creates the outbox table unless it exists: for where programs may not create tables. Commits."""
-    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).exists))
+    return run_steps(connection, OutboxTable(checked_table(table)).create())
 
 
 def stamped(message: Message) -> Message:
@@ -258,10 +259,12 @@ class _DirectSend:
             return Kept(await connections.perform(self._kept(error)), error)
 
     def _waits(self) -> DialectSteps[bool]:
-        return in_transaction(OutboxTable(self._table).holds(self._by or ""))
+        table = OutboxTable(self._table)
+        return table.transaction(table.holds(self._by or ""))
 
     def _kept(self, error: Exception | None) -> DialectSteps[str]:
-        return in_transaction(_NewRow(self._message, self._by, self._table, error).put)
+        row = _NewRow(self._message, self._by, self._table, error)
+        return row.table.transaction(row.put)
 
 
 class _NewRow:
@@ -275,12 +278,11 @@ class _NewRow:
             raise InvalidArgument(f"by must be text in the outbox, got {by!r}")
         self._message = stamped(message)
         self._by = by
-        self._table = OutboxTable(checked_table(table))
+        self.table = OutboxTable(checked_table(table))
         self._failure = f"{type(error).__name__}: {error}" if error is not None else ""
 
     def put(self, dialect: str) -> Steps[str]:
-        yield from self._table.exists(dialect)
-        return (yield from self._table.put(self._message, self._by, _now_ms(), self._failure))
+        return (yield from self.table.put(dialect, self._message, self._by, _now_ms(), self._failure))
 
 
 def _checked(message: Message) -> None:

@@ -8,28 +8,38 @@ of them waits after a failure or is taken, no relay takes another one of its lan
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import CopiedMessage, Message, deliver_at_ms
 from turbopump.protocol import properties
 from turbopump.transactions.database import (
+    MARIADB,
+    MARIADB_TABLE,
     POSTGRESQL,
     SQLITE,
     DialectSteps,
     Statement,
     Steps,
+    TransactionCommand,
     advisory_lock,
+    begin_with_table,
     create_if_missing,
+    create_table_steps,
+    in_transaction,
     table_exists,
 )
 
 MAX_ERROR_LENGTH = 2000  # characters of a failure that are stored
 FIRST_PAUSE_MS = 1000
 MAX_PAUSE_MS = 300_000
-DELETES_PER_TURN = 500  # SQLite takes 999 parameters
+IDS_PER_STATEMENT = 500  # SQLite takes 999 parameters
 
+MAX_LANE_BYTES = 1020  # of a key `by` in MariaDB's index: 255 characters of any kind
+
+T = TypeVar("T")
 COLUMNS = "id, message_id, topic, lane, head, attempts, last_error, created_at, next_at, body"
 
 
@@ -64,11 +74,42 @@ class OutboxTable:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def exists(self, dialect: str) -> Steps[None]:
-        """Steps that create the table if it is missing."""
-        yield from create_if_missing(dialect, self.name, self._definitions())
+    def transaction(self, written: DialectSteps[T]) -> DialectSteps[T]:
+        """Returns the steps in a transaction that they begin and commit, in which the table exists."""
+        return in_transaction(written, self._begin)
 
-    def put(self, message: Message, by: str | None, now_ms: int, failure: str = "") -> Steps[str]:
+    def join(self, dialect: str) -> Steps[None]:
+        """Steps that join the caller's transaction, in which the table then exists."""
+        return begin_with_table(dialect, TransactionCommand.JOIN, self.name, self._definitions())
+
+    def _begin(self, dialect: str) -> Steps[None]:
+        return begin_with_table(dialect, TransactionCommand.BEGIN, self.name, self._definitions())
+
+    def relay_transaction(self, written: DialectSteps[T]) -> DialectSteps[T]:
+        """Returns the steps of a relay in a transaction that they begin and commit.
+
+        It sees what was committed when its statements begin; so it finds what the relay before it has done.
+        On MariaDB it then also does not wait for rows that others have not committed yet.
+        """
+
+        def begin(dialect: str) -> Steps[None]:
+            definitions = self._definitions()
+            if dialect == POSTGRESQL:
+                yield TransactionCommand.BEGIN
+                yield Statement(_READ_COMMITTED)
+                yield from create_if_missing(dialect, self.name, definitions)
+            elif dialect == MARIADB:
+                yield from create_if_missing(dialect, self.name, definitions)
+                yield Statement(_READ_COMMITTED)
+                yield TransactionCommand.BEGIN
+            else:
+                yield from self._begin(dialect)
+
+        return in_transaction(written, begin)
+
+    def put(
+        self, dialect: str, message: Message, by: str | None, now_ms: int, failure: str = ""
+    ) -> Steps[str]:
         """Steps that insert a message and return its unique id; a row with `failure` counts as tried once."""
         key = message.properties[properties.UNIQUE_KEY]
         attempts = 1 if failure else 0
@@ -79,7 +120,7 @@ class OutboxTable:
             {
                 "message_id": key,
                 "topic": message.topic,
-                "lane": by or "",
+                "lane": _lane(dialect, by),
                 "head": _head(message),
                 "attempts": attempts,
                 "failure": failure[:MAX_ERROR_LENGTH],
@@ -95,33 +136,39 @@ class OutboxTable:
 
         With the token of an earlier take, rows of that one which are not settled would be returned too.
         Other relays leave the rows alone for `lease_ms`. One relay at a time is here: one that looked while
-        another takes rows would not see that a lane is taken. On PostgreSQL the clock of the server counts.
+        another takes rows would not see that a lane is taken. Where there is a server its clock counts.
         """
 
         def steps(dialect: str) -> Steps[list[Pending]]:
-            now = now_ms
-            if dialect == POSTGRESQL:
-                yield Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                yield from self.exists(dialect)
-                yield advisory_lock(self.name)
-                now = yield from _server_ms()
-            else:
-                yield from self.exists(dialect)
-            blocked = (
-                f"SELECT lane FROM {self.name} WHERE lane <> '' AND (next_at > :now OR taken_until > :now)"
-            )
-            free = (
-                f"SELECT id FROM {self.name} WHERE next_at <= :now AND taken_until <= :now "
-                f"AND lane NOT IN ({blocked}) ORDER BY id LIMIT :most"
-            )
-            yield Statement(
-                f"UPDATE {self.name} SET taken_by = :token, taken_until = :until WHERE id IN ({free})",
-                {"token": token, "until": now + lease_ms, "now": now, "most": most},
-            )
+            now = yield from self._take_turn(dialect, now_ms)
+            ids = yield from self._free(now, most)
+            for start in range(0, len(ids), IDS_PER_STATEMENT):
+                places, some = _ids(ids[start : start + IDS_PER_STATEMENT])
+                yield Statement(
+                    f"UPDATE {self.name} SET taken_by = :token, taken_until = :until WHERE id IN ({places})",
+                    {"token": token, "until": now + lease_ms, **some},
+                )
             select = f"SELECT {COLUMNS} FROM {self.name} WHERE taken_by = :token ORDER BY id"
             return _pending((yield Statement(select, {"token": token})).rows)
 
         return steps
+
+    def _take_turn(self, dialect: str, now_ms: int) -> Steps[int]:
+        """Steps that wait until no other relay is in its transaction; they return the time that counts."""
+        if dialect == POSTGRESQL:
+            yield advisory_lock(self.name)
+        elif dialect == MARIADB:
+            yield Statement(f"SELECT id FROM {self.name}_turn FOR UPDATE")
+        return (yield from _server_ms(dialect, now_ms))
+
+    def _free(self, now: int, most: int) -> Steps[list[int]]:
+        """Steps that return the ids of rows that may be taken now."""
+        blocked = f"SELECT lane FROM {self.name} WHERE lane <> '' AND (next_at > :now OR taken_until > :now)"
+        select = (
+            f"SELECT id FROM {self.name} WHERE next_at <= :now AND taken_until <= :now "
+            f"AND lane NOT IN ({blocked}) ORDER BY id LIMIT :most"
+        )
+        return [row[0] for row in (yield Statement(select, {"now": now, "most": most})).rows]
 
     def settle(
         self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
@@ -133,10 +180,9 @@ class OutboxTable:
         mine = "taken_by = :token"
 
         def steps(dialect: str) -> Steps[None]:
-            now = (yield from _server_ms()) if dialect == POSTGRESQL else now_ms
-            for start in range(0, len(sent), DELETES_PER_TURN):
-                some = {f"id{row}": row for row in sent[start : start + DELETES_PER_TURN]}
-                places = ", ".join(f":{name}" for name in some)
+            now = yield from _server_ms(dialect, now_ms)
+            for start in range(0, len(sent), IDS_PER_STATEMENT):
+                places, some = _ids(sent[start : start + IDS_PER_STATEMENT])
                 delete = f"DELETE FROM {self.name} WHERE {mine} AND id IN ({places})"
                 yield Statement(delete, {"token": token, **some})
             for row, error in failed.items():
@@ -166,10 +212,8 @@ class OutboxTable:
     def pending(self, most: int) -> DialectSteps[list[Pending]]:
         def steps(dialect: str) -> Steps[list[Pending]]:
             if dialect == SQLITE:
-                yield from self.exists(dialect)
-            elif not (
-                yield from table_exists(self.name)
-            ):  # a caller that only reads may be in no transaction
+                yield from create_if_missing(dialect, self.name, self._definitions())
+            elif not (yield from table_exists(dialect, self.name)):  # a reader may be in no transaction
                 return []
             select = f"SELECT {COLUMNS} FROM {self.name} ORDER BY id LIMIT :most"
             return _pending((yield Statement(select, {"most": most})).rows)
@@ -178,22 +222,30 @@ class OutboxTable:
 
     def holds(self, lane: str) -> DialectSteps[bool]:
         def steps(dialect: str) -> Steps[bool]:
-            yield from self.exists(dialect)
             select = f"SELECT 1 FROM {self.name} WHERE lane = :lane LIMIT 1"
-            return bool((yield Statement(select, {"lane": lane})).rows)
+            return bool((yield Statement(select, {"lane": _lane(dialect, lane)})).rows)
 
         return steps
 
     def make_due(self, dialect: str) -> Steps[int]:
-        yield from self.exists(dialect)
-        return (yield Statement(f"UPDATE {self.name} SET next_at = 0 WHERE attempts > 0")).count
+        """Steps that make all failed messages due, and return how many.
+
+        Found first and then changed by their ids: so they wait for no message that is not committed yet.
+        """
+        found = [row[0] for row in (yield Statement(f"SELECT id FROM {self.name} WHERE attempts > 0")).rows]
+        for start in range(0, len(found), IDS_PER_STATEMENT):
+            places, some = _ids(found[start : start + IDS_PER_STATEMENT])
+            yield Statement(f"UPDATE {self.name} SET next_at = 0 WHERE id IN ({places})", some)
+        return len(found)
 
     def discard(self, row: int) -> DialectSteps[bool]:
         def steps(dialect: str) -> Steps[bool]:
-            yield from self.exists(dialect)
             return (yield Statement(f"DELETE FROM {self.name} WHERE id = :id", {"id": row})).count == 1
 
         return steps
+
+    def create(self) -> DialectSteps[None]:
+        return create_table_steps(self.name, self._definitions())
 
     def _definitions(self) -> dict[str, tuple[str, ...]]:
         """Returns, by dialect, the SQL statements that create the table and its index.
@@ -206,7 +258,7 @@ class OutboxTable:
         }
         binary = {SQLITE: "BLOB", POSTGRESQL: "BYTEA"}
         index = self.name.replace(".", "_") + "_lane"
-        return {
+        both = {
             dialect: (
                 f"CREATE TABLE IF NOT EXISTS {self.name} (id {own_id[dialect]}, message_id TEXT NOT NULL, "
                 "topic TEXT NOT NULL, lane TEXT NOT NULL, head TEXT NOT NULL, attempts INTEGER NOT NULL, "
@@ -216,15 +268,58 @@ class OutboxTable:
             )
             for dialect in (SQLITE, POSTGRESQL)
         }
+        return {MARIADB: self._mariadb_definitions(index), **both}
+
+    def _mariadb_definitions(self, index: str) -> tuple[str, ...]:
+        """Returns MariaDB's statements; the row of `…_turn` is the lock that relays take in turn.
+
+        The table itself is created last: where it exists the other one does. Lanes are bytes, since text is
+        compared without the spaces at its end.
+        """
+        turn = f"{self.name}_turn"
+        text = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {turn} (id INTEGER PRIMARY KEY) {MARIADB_TABLE}",
+            f"INSERT IGNORE INTO {turn} VALUES (1)",
+            f"CREATE TABLE IF NOT EXISTS {self.name} (id BIGINT AUTO_INCREMENT PRIMARY KEY, "
+            f"message_id VARCHAR(255) {text}, topic VARCHAR(255) {text}, "
+            f"lane VARBINARY({MAX_LANE_BYTES}) NOT NULL, head MEDIUMTEXT {text}, attempts INTEGER NOT NULL, "
+            f"last_error TEXT {text}, created_at BIGINT NOT NULL, next_at BIGINT NOT NULL, "
+            "taken_by VARCHAR(64) NOT NULL, taken_until BIGINT NOT NULL, body LONGBLOB NOT NULL, "
+            f"INDEX {index} (lane, id)) {MARIADB_TABLE}",
+        )
 
 
-def _server_ms() -> Steps[int]:
-    """Steps that return the time of PostgreSQL's clock, in milliseconds since 1970.
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_CLOCKS = {
+    POSTGRESQL: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    MARIADB: "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
+}
+
+
+def _server_ms(dialect: str, now_ms: int) -> Steps[int]:
+    """Steps that return the time of the server's clock in milliseconds since 1970; `now_ms` on SQLite.
 
     So relays on several machines need not agree on the time.
     """
-    select = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
-    return int((yield Statement(select)).rows[0][0])
+    if dialect == SQLITE:
+        return now_ms
+    return int((yield Statement(_CLOCKS[dialect])).rows[0][0])
+
+
+def _lane(dialect: str, by: str | None) -> str | bytes:
+    if dialect != MARIADB:
+        return by or ""
+    lane = (by or "").encode()
+    if len(lane) > MAX_LANE_BYTES:
+        raise InvalidArgument(f"by must be at most {MAX_LANE_BYTES} bytes on MariaDB, got {len(lane)}")
+    return lane
+
+
+def _ids(ids: Sequence[int]) -> tuple[str, dict[str, int]]:
+    """Returns the places of a list of ids in a statement, and its parameters."""
+    some = {f"id{place}": row for place, row in enumerate(ids)}
+    return ", ".join(f":{name}" for name in some), some
 
 
 def _pending(rows: Sequence[Any]) -> list[Pending]:
@@ -233,7 +328,7 @@ def _pending(rows: Sequence[Any]) -> list[Pending]:
             id=row,
             message=_message(topic, head, body),
             message_id=message_id,
-            by=lane or None,
+            by=(lane.decode() if isinstance(lane, bytes) else lane) or None,
             attempts=attempts,
             last_error=last_error,
             created_ms=created_at,

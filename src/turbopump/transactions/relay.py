@@ -18,7 +18,7 @@ from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import Message, SendResult
 from turbopump.runtime.clock import Clock, SystemClock
 from turbopump.transactions.connections import UserConnections
-from turbopump.transactions.database import checked_table, in_transaction
+from turbopump.transactions.database import checked_table
 from turbopump.transactions.outbox_table import OutboxTable, Pending
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ class Relay:
         begun = self._clock.monotonic()
         lease_ms = int(self._lease * 1000)
         take = self._table.take(token, self._batch, lease_ms, self._clock.now_ms())
-        rows = await self._connections.perform(in_transaction(take))
+        rows = await self._connections.perform(self._table.relay_transaction(take))
         if not rows:
             return 0
         outcomes = _Outcomes()
@@ -185,7 +185,7 @@ class Relay:
         while True:
             settle = self._table.settle(token, outcomes.sent, outcomes.failed, self._clock.now_ms())
             try:
-                return await self._connections.perform(in_transaction(settle))
+                return await self._connections.perform(self._table.relay_transaction(settle))
             except Exception:
                 if self._clock.monotonic() > lease_end:
                     log.exception(

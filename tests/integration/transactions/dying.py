@@ -105,6 +105,33 @@ def dying_postgres(connection_string: str) -> Callable[[Points], Database]:
     return made
 
 
+def dying_mariadb(port: int, name: str) -> Callable[[Points], Database]:
+    def made(point: Points) -> Database:
+        import pymysql
+        from pymysql.cursors import Cursor
+
+        class Connection(pymysql.Connection):
+            def query(self, sql: Any, unbuffered: bool = False) -> Any:
+                step = name_of(sql if isinstance(sql, str) else sql.decode("utf-8", "surrogateescape"))
+                point(f"before {step}")
+                done = super().query(sql, unbuffered)
+                point(f"after {step}")
+                return done
+
+            def commit(self) -> None:
+                point("before commit")
+                super().commit()
+                point("after commit")
+
+        def connect() -> Any:
+            own = {"host": "127.0.0.1", "port": port, "user": "root", "database": name}
+            return Connection(**own, cursorclass=Cursor)
+
+        return Database("PyMySQL", connect, is_sqlite=False)
+
+    return made
+
+
 @dataclass
 class Shop:
     """Everything that outlives a process, and what it does when it runs."""

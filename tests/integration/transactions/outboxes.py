@@ -12,6 +12,7 @@ from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import CopiedMessage, Message
 from turbopump.protocol import properties
 from turbopump.transactions import outbox
+from turbopump.transactions.connections import close
 from turbopump.transactions.relay import TABLE
 
 
@@ -350,7 +351,7 @@ def test_async_connections_write_and_relay_too(async_database: AsyncDatabase) ->
         await outbox.send(connection, Message("orders", b"2"), by="A")
         await connection.commit()
         assert [one.message.body for one in await outbox.pending(connection)] == [b"2"]
-        await connection.close()
+        await close(connection)
         one = outbox.Relay(broker, async_database.connect)
         assert [await one.run_once() for _ in range(2)] == [1, 0]
 

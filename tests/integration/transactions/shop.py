@@ -3,7 +3,7 @@
     python -m tests.integration.transactions.shop DATABASE NAME_SERVERS RUN STEPS DIE_AT
 
 Each run adds orders of its own and ends when every order of all runs is billed; with DIE_AT it kills itself
-at that step. DATABASE is `sqlite:<path>` or `postgres:<connection string>`.
+at that step. DATABASE is `sqlite:<path>`, `postgres:<connection string>` or `mariadb:<port>/<name>`.
 """
 
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.transactions.databases import Database, run
-from tests.integration.transactions.dying import Points, dying_postgres, dying_sqlite
+from tests.integration.transactions.dying import Points, dying_mariadb, dying_postgres, dying_sqlite
 
 from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
 from turbopump.transactions import outbox
@@ -25,7 +25,12 @@ PATIENCE_S = 60.0
 
 def database_of(text: str, point: Points) -> Database:
     kind, _, where = text.partition(":")
-    return dying_sqlite(Path(where))(point) if kind == "sqlite" else dying_postgres(where)(point)
+    if kind == "sqlite":
+        return dying_sqlite(Path(where))(point)
+    if kind == "mariadb":
+        port, _, name = where.partition("/")
+        return dying_mariadb(int(port), name)(point)
+    return dying_postgres(where)(point)
 
 
 def order(database: Database, run_number: int) -> None:
