@@ -68,8 +68,7 @@ class Transfer(msgspec.Struct, frozen=True):
     request_id: RequestId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Eligible:
+class Eligible(msgspec.Struct, frozen=True):
     """Whether this node may lead: one that cannot serve follows and votes, but neither stands nor takes over.
 
     A leader is not ended by it; its driver gives the leadership away.
