@@ -19,7 +19,7 @@ from typing import Protocol
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, measure
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
-from turbopump.store.readable_log import ReadableLog
+from turbopump.store.read_only_log import ReadOnlyLog
 from turbopump.store.segment import LogFiles, touch
 
 BLANK_HEAD = struct.Struct(">ii")
@@ -61,7 +61,7 @@ class Directory:
         self.disk.sync_dir(self.path)
 
 
-class CommitLog(ReadableLog):
+class CommitLog(ReadOnlyLog):
     """The commit log: files of records, appended to at one end. Knows bytes and offsets, no queues.
 
     The append loop, and its compiled twin, work on `buffer`, `base`, `position` and `limit`, and keep

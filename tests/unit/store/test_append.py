@@ -176,7 +176,7 @@ def test_without_room_for_the_next_file_messages_are_refused_until_there_is_room
     fill(store, 10)
     used = disk.capacity - disk.usage("/").free
     disk.capacity = used
-    with pytest.raises(ServiceNotAvailable, match="no room"):
+    with pytest.raises(ServiceNotAvailable, match="no space"):
         fill(store, 30, start=10)
     stored = numbers(store)
     assert store.flags.reason is not None

@@ -9,7 +9,7 @@ from turbopump.runtime.disk import Buffer
 from turbopump.store.segment import LogFiles
 
 
-class ReadableLog:
+class ReadOnlyLog:
     """The commit log as it is read: files of records, and where they begin and end."""
 
     def __init__(self, files: LogFiles, file_size: int, uses_pool: bool) -> None:
