@@ -1,4 +1,4 @@
-"""The page about distributed transactions does what it says; its part with servers is run by tests/interop."""
+"""The page about distributed transactions does what it says; tests/interop runs its part with servers."""
 
 import re
 import subprocess
