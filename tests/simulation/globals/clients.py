@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from tests.simulation.globals.coordinator import unreachable
+from tests.simulation.globals.databases import Database
+
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.global_transactions import GlobalDecision, GlobalKind, GlobalTransaction
@@ -36,9 +39,6 @@ from turbopump.transactions.distributed.saga import SagaGraph, SagaMachine, Saga
 from turbopump.transactions.distributed.tcc import TccMachine
 from turbopump.transactions.distributed.xa import XaMachine
 from turbopump.transactions.errors import Declined, InDoubt, Later
-
-from tests.simulation.globals.coordinator import unreachable
-from tests.simulation.globals.databases import Database
 
 if TYPE_CHECKING:
     from tests.simulation.globals.world import GlobalsWorld
@@ -246,7 +246,9 @@ class Client:
         reason = ""
         try:
             for branch, cents in plan.cents.items():
-                await self._ask_database(branch, lambda one, c=cents: one.begin(plan.gid, self.process.name, c))
+                await self._ask_database(
+                    branch, lambda one, c=cents: one.begin(plan.gid, self.process.name, c)
+                )
         except OSError as error:
             reason = str(error)
         branches = [branch for branch in plan.cents if branch != plan.last]
@@ -355,7 +357,9 @@ class Client:
             Phase.PREPARE: lambda one: one.prepare(gid, now_ms),
             Phase.COMMIT: lambda one: one.commit(gid, me),
             Phase.ROLL_BACK: lambda one: (one.roll_back_as_last if is_last else one.roll_back)(gid, me),
-            Phase.COMMIT_ONE_PHASE: lambda one: (one.commit_as_last if is_last else one.commit_one_phase)(gid),
+            Phase.COMMIT_ONE_PHASE: lambda one: (one.commit_as_last if is_last else one.commit_one_phase)(
+                gid
+            ),
         }
         return works[call.phase]
 
@@ -406,7 +410,9 @@ class Client:
         try:
             await self._ask_database(
                 name,
-                lambda one: one.commit(gid, me) if decision is GlobalDecision.COMMIT else one.roll_back(gid, me),
+                lambda one: (
+                    one.commit(gid, me) if decision is GlobalDecision.COMMIT else one.roll_back(gid, me)
+                ),
             )
         except Later:
             log.info("%s: %s is held by its client", gid, name)

@@ -1,11 +1,11 @@
 """The world: clients of one group, databases and a coordinator, with faults; and the judge at the end.
 
-    XA: a transaction takes effect in all its databases or in none, once, as its decision says
-    TCC: every branch tried and confirmed once, or each Try cancelled once; no Try after its Cancel
-    SAGA: all steps once, each after those before it; or all that took effect undone once, in reverse
-    one decision per gid in every answer ever given, and what callers were told agrees with it
-    no money is made or lost
-    when faults have stopped, everything ends within BOUND_S: nothing prepared, frozen, open or parked
+XA: a transaction takes effect in all its databases or in none, once, as its decision says
+TCC: every branch tried and confirmed once, or each Try cancelled once; no Try after its Cancel
+SAGA: all steps once, each after those before it; or all that took effect undone once, in reverse
+one decision per gid in every answer ever given, and what callers were told agrees with it
+no money is made or lost
+when faults have stopped, everything ends within BOUND_S: nothing prepared, frozen, open or parked
 """
 
 import asyncio
@@ -14,6 +14,10 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+
+from tests.simulation.globals.clients import GROUP, Client, Network, Plan, told_of
+from tests.simulation.globals.coordinator import SimulatedCoordinator
+from tests.simulation.globals.databases import Database, Effect, Journalled
 
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused
@@ -25,10 +29,6 @@ from turbopump.transactions.distributed.journal import Journal
 from turbopump.transactions.distributed.machine import Finish, Machine
 from turbopump.transactions.distributed.retries import Retry
 from turbopump.transactions.distributed.saga import SagaGraph, SagaStep
-
-from tests.simulation.globals.clients import GROUP, Client, Network, Plan, told_of
-from tests.simulation.globals.coordinator import SimulatedCoordinator
-from tests.simulation.globals.databases import Database, Effect, Journalled
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ class GlobalsWorld:
         self.clock = VirtualClock()
         self.noted = Journalled()
         self.databases = {
-            name: Database(name, self.noted, detaches=self.chance.random() < 0.5) for name in (*DATABASES, LAST)
+            name: Database(name, self.noted, detaches=self.chance.random() < 0.5)
+            for name in (*DATABASES, LAST)
         }
         self.network = Network(self.chance)
         self.tc = SimulatedCoordinator(self.chance, self.clock)
@@ -135,7 +136,9 @@ class GlobalsWorld:
         refusable = [step.name for step in steps if not graph.is_behind_pivot(step.name)]
         refuses = frozenset(self.chance.sample(refusable, k=1)) if self.chance.random() < 0.4 else frozenset()
         homes = {name: self.chance.choice(DATABASES) for name in names}
-        plan = Plan(gid, GlobalKind.SAGA, dict(zip(names, cents, strict=True)), homes, graph=graph, refuses=refuses)
+        plan = Plan(
+            gid, GlobalKind.SAGA, dict(zip(names, cents, strict=True)), homes, graph=graph, refuses=refuses
+        )
         plan.timeout_s = self.chance.choice((0.0, 0.0, 10.0))
         if not pivot:
             plan.deadline_s = self.chance.choice((0.0, 3.0, 20.0))
@@ -331,7 +334,11 @@ class GlobalsWorld:
         effects: dict[str, list[Effect]] = defaultdict(list)
         for effect in self.noted.effects:
             effects[effect.gid].append(effect)
-        judges = {GlobalKind.XA: self._judge_xa, GlobalKind.TCC: self._judge_tcc, GlobalKind.SAGA: self._judge_saga}
+        judges = {
+            GlobalKind.XA: self._judge_xa,
+            GlobalKind.TCC: self._judge_tcc,
+            GlobalKind.SAGA: self._judge_saga,
+        }
         for gid, plan in self.plans.items():
             judges[plan.kind](plan, effects[gid])
         assert self._money() == self._total, f"money: {self._total} became {self._money()}"
@@ -352,7 +359,9 @@ class GlobalsWorld:
         decision = GlobalDecision.COMMIT if is_committed else GlobalDecision.ABORT
         answers = {self.decisions[plan.gid]} if plan.gid in self.decisions else set()
         wrong = (self.told[plan.gid] | answers) - {decision}
-        assert not wrong, f"{plan.gid}: {decision} happened, but callers were told {self.told[plan.gid]}, {answers}"
+        assert not wrong, (
+            f"{plan.gid}: {decision} happened, but callers were told {self.told[plan.gid]}, {answers}"
+        )
 
     def _judge_tcc(self, plan: Plan, effects: Sequence[Effect]) -> None:
         found = Counter((one.branch, one.what) for one in effects)
@@ -361,14 +370,20 @@ class GlobalsWorld:
         names = set(plan.cents)
         by_what = {what: {b for b, w in found if w == what} for what in ("try", "confirm", "cancel")}
         if by_what["confirm"]:
-            assert by_what["confirm"] == by_what["try"] == names, f"{plan.gid} is confirmed in part: {by_what}"
-        assert by_what["confirm"] | by_what["cancel"] == by_what["try"], f"{plan.gid} is left tried: {by_what}"
+            assert by_what["confirm"] == by_what["try"] == names, (
+                f"{plan.gid} is confirmed in part: {by_what}"
+            )
+        assert by_what["confirm"] | by_what["cancel"] == by_what["try"], (
+            f"{plan.gid} is left tried: {by_what}"
+        )
         assert not by_what["confirm"] & by_what["cancel"], f"{plan.gid}: {by_what}"
         if plan.gid in self.decisions or by_what["confirm"]:
             self._judge_words(plan, bool(by_what["confirm"]))
         order = {(one.branch, one.what): one.number for one in effects}
         for name in by_what["cancel"]:
-            assert order[name, "cancel"] > order[name, "try"], f"{plan.gid}: {name} was tried after its Cancel"
+            assert order[name, "cancel"] > order[name, "try"], (
+                f"{plan.gid}: {name} was tried after its Cancel"
+            )
 
     def _judge_saga(self, plan: Plan, effects: Sequence[Effect]) -> None:
         assert plan.graph is not None
@@ -380,7 +395,9 @@ class GlobalsWorld:
         order = {(one.branch, one.what): one.number for one in effects}
         for name in done:
             for before in plan.graph.before(name):
-                assert order[before, "do"] < order[name, "do"], f"{plan.gid}: {name} began before {before} ended"
+                assert order[before, "do"] < order[name, "do"], (
+                    f"{plan.gid}: {name} began before {before} ended"
+                )
                 if {name, before} <= undone:
                     is_reverse = order[name, "undo"] < order[before, "undo"]
                     assert is_reverse, f"{plan.gid}: {before} was undone before {name}"

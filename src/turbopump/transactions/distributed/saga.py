@@ -302,9 +302,7 @@ class SagaMachine:
         reason = f"{event.branch}: {event.reason or event.verdict.value}"
         self._turn(reason)
         is_refused = event.verdict is BranchVerdict.REFUSED
-        record = GlobalRecord(
-            RecordEvent.REFUSED if is_refused else RecordEvent.FAILED, event.branch, reason
-        )
+        record = GlobalRecord(RecordEvent.REFUSED if is_refused else RecordEvent.FAILED, event.branch, reason)
         return [Keep((record,), error=self.error), *self._go_on()]
 
     def _turn(self, reason: str) -> None:
@@ -398,7 +396,9 @@ class SagaMachine:
             reason = "the pivot may be done, and has no undo"
             self.parked[step.name] = self._errors[step.name] = reason
             return [Keep((GlobalRecord(RecordEvent.PARKED, step.name, reason),), error=self.error)]
-        self._undone.add(step.name)  # it leaves nothing behind: it has no undo, or is a pivot that was refused
+        self._undone.add(
+            step.name
+        )  # it leaves nothing behind: it has no undo, or is a pivot that was refused
         return []
 
     def _undone_or_not(self, event: BranchAnswered) -> list[MachineAction]:
