@@ -147,14 +147,18 @@ def test_a_connection_in_a_branch_refuses_to_commit_by_itself(one: Account) -> N
         if hasattr(branch.connection, "commit"):
             for name in ("commit", "rollback"):
                 with pytest.raises(InvalidArgument, match="leave its block well to commit"):
-                    if isawaitable(given := getattr(branch.connection, name)()):
-                        await given
+                    await _awaited(getattr(branch.connection, name))
         await branch.prepare()
         await branch.commit()
         assert one.cents == 70
         await resource.close()
 
     run(work)
+
+
+async def _awaited(call: Any) -> None:
+    if isawaitable(given := call()):
+        await given
 
 
 def test_work_after_a_branch_is_an_own_transaction_again(one: Account) -> None:
