@@ -157,11 +157,51 @@ def replication() -> Drawing:
     return drawing
 
 
+def two_phase_commit() -> Drawing:
+    drawing = Drawing(
+        820,
+        446,
+        "Two-phase commit: CanCommit to all, one decision at the broker, DoCommit to all, HaveCommitted",
+    )
+    lives = (
+        (100, "TM", ("your program",), "ours"),
+        (310, "TC", ("a broker: the book",), "ours"),
+        (520, "RM icbc", ("PostgreSQL",), "box"),
+        (730, "RM ccb", ("MariaDB",), "box"),
+    )
+    for x, title, lines, style in lives:
+        drawing.line(x, 66, x, 390, "group")
+        drawing.box(x - 82, 12, 164, 54, title=title, lines=lines, style=style)
+    tm, tc, icbc, ccb = (x for x, *_ in lives)
+    prepare, commit = "PREPARE TRANSACTION, XA PREPARE", "COMMIT PREPARED, XA COMMIT"
+    steps = (
+        (100, tm, ccb, "1  begin a branch in each, work: SQL", "a branch is registered by its name", "arrow"),
+        (156, tm, ccb, f"2  CanCommit: {prepare}", "prepared is on disk, rows stay locked", "arrow"),
+        (212, ccb, tm, "3  Yes, from each", "a No, a fault or the deadline: abort", "dashed"),
+        (268, tm, tc, "4  decide: commit", "one synced write, first counts", "strong"),
+        (324, tm, ccb, f"5  DoCommit: {commit}", "repeated until it is done, by any process", "strong"),
+        (380, ccb, tm, "6  HaveCommitted, from each", "", "dashed"),
+    )  # fmt: skip
+    for y, start, end, label, below, style in steps:
+        middle = (tm + tc) / 2 if tc in (start, end) else (tc + icbc) / 2
+        drawing.arrow((start, y), (end - 1 if end > start else end + 1, y), style=style)
+        drawing.text(middle, y - 8, label, "label")
+        drawing.text(middle, y + 16, below, "small")
+    notes = (
+        "Between 3 and 5 a database is in doubt: it may neither commit nor roll back by itself.",
+        "Whoever finds a prepared branch asks the TC, which then writes an abort, or answers commit.",
+    )
+    for y, words in zip((418, 434), notes, strict=True):
+        drawing.text(8, y, words, "small", "start")
+    return drawing
+
+
 DRAWINGS = {
     "cluster": cluster,
     "message-path": message_path,
     "exactly-once": exactly_once,
     "replication": replication,
+    "two-phase-commit": two_phase_commit,
 }
 
 

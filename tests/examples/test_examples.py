@@ -148,6 +148,29 @@ PRINTED = {
         here: 35
         there: 165
     """,
+    "two_phase_blocks": """
+        TM -> icbc: CanCommit?  Yes, the row is locked
+        TM -> ccb: CanCommit?  Yes, the row is locked
+        the TM is killed
+        0 h later: read 5000000; another write to icbc: it waits for the lock
+        1 h later: read 5000000; another write to icbc: it waits for the lock
+        recovery -> TC: decide abort; what counts: abort
+        recovery -> icbc: DoAbort, the row is free
+        recovery -> ccb: DoAbort, the row is free
+        another write to icbc: it is written; the sum is 5000000
+    """,
+    "two_phase_without_a_log": """
+        Memory: abort for ccb, icbc 4000000, ccb 0, sum 4000000
+        Book: commit for ccb, icbc 4000000, ccb 1000000, sum 5000000
+    """,
+    "three_phase_splits": """
+        CanCommit: a ready b ready c ready
+        PreCommit: a precommitted b ready c ready
+        the network is cut: a | b c TC
+        a cannot reach the TC and decides alone: commit
+        after the timeouts: a committed b aborted c aborted
+        the network is whole again: the TC says abort, but a has committed: SPLIT
+    """,
 }
 
 

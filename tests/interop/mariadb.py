@@ -37,6 +37,8 @@ SETTINGS = (
     "--innodb-buffer-pool-size=32M",
     "--innodb-log-file-size=16M",
     "--innodb-flush-log-at-trx-commit=2",  # written before the answer, not synced: survives a kill
+    "--innodb-flush-method=nosync",
+    "--skip-sync-frm",
     "--innodb-lock-wait-timeout=20",
     "--aria-log-file-size=8M",
     "--max-connections=100",

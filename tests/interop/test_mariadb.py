@@ -49,7 +49,8 @@ ASYNC_KINDS = (
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, mariadb_server: mariadb.MariaDB) -> Database:
     made = _database(request.param, mariadb_server, mariadb_server.new_database())
-    create_outbox(made)  # inside of a transaction it could not be created
+    create_outbox(made)  # inside of a transaction they could not be created
+    create(made)
     return made
 
 
@@ -173,7 +174,7 @@ def test_a_user_that_may_not_create_tables_needs_none(
     assert broker.bodies == [b"1"]
 
 
-# --- what MariaDB would take for the same --------------------------------------------------------------------
+# --- what MariaDB would take for the same -------------------------------------------------------------------
 
 
 def test_keys_that_a_column_would_merge_are_kept_apart(plain: Database) -> None:

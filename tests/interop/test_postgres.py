@@ -25,7 +25,13 @@ from turbopump.transactions.idempotent import once
 from . import postgres
 
 KINDS = ("psycopg", "psycopg autocommit", "psycopg2", "SQLAlchemy session", "SQLAlchemy connection")
-ASYNC_KINDS = ("psycopg", "SQLAlchemy session", "SQLAlchemy connection", "SQLAlchemy session of asyncpg")
+ASYNC_KINDS = (
+    "psycopg",
+    "asyncpg",
+    "SQLAlchemy session",
+    "SQLAlchemy connection",
+    "SQLAlchemy session of asyncpg",
+)
 
 
 @pytest.fixture
@@ -80,12 +86,17 @@ def _psycopg2(connection_string: str) -> Any:
 
 
 def _connect_async(kind: str, server: postgres.Postgres, name: str) -> Callable[[], Any]:
+    import asyncpg
     import psycopg
     from sqlalchemy import NullPool
     from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
     if kind == "psycopg":
         return lambda: psycopg.AsyncConnection.connect(server.connection_string(name))
+    if kind == "asyncpg":
+        settings = {"search_path": name}
+        place = {"host": str(server.home / "socket"), "user": "postgres", "database": "postgres"}
+        return lambda: asyncpg.connect(**place, server_settings=settings)
     if kind.endswith("asyncpg"):
         url = f"postgresql+asyncpg://postgres@/postgres?host={server.home / 'socket'}"
         own = {"server_settings": {"search_path": name}}

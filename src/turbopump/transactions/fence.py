@@ -29,7 +29,6 @@ from turbopump.client.message import Message, MessageExt
 from turbopump.client.produce.transaction import Decision
 from turbopump.protocol import properties
 from turbopump.transactions.database import (
-    DIALECTS,
     MARIADB,
     MARIADB_TABLE,
     POSTGRESQL,
@@ -110,7 +109,7 @@ class Fence:
             if self._is_created:
                 yield command
             else:
-                yield from begin_with_table(dialect, command, self.table, _definitions(self.table))
+                yield from begin_with_table(dialect, command, self.table, definitions(self.table))
 
         return steps
 
@@ -128,7 +127,7 @@ class Fence:
 
     def leave(self, gid: str, branch: str, phase: str, result: str) -> DialectSteps[None]:
         """Returns steps that store the result of a first call. Raises WorkUndone if its row is gone."""
-        row = {"gid": gid, "branch": branch, "phase": _row_of(phase), "result": result}
+        row = {"gid": gid, "branch": branch, "phase": _phase_of_row(phase), "result": result}
 
         def steps(dialect: str) -> Steps[None]:
             update = f"UPDATE {self.table} SET result = :result WHERE {_ROW} AND result IS NULL"
@@ -154,10 +153,10 @@ class _BranchCall:
 
     def forward(self, dialect: str) -> Steps[FencedCall]:
         """Try, `do`, `msg`: works once, and not after its Cancel."""
-        if (yield from self._insert(dialect, _row_of(self._phase), self._phase)):
+        if (yield from self._insert(dialect, _phase_of_row(self._phase), self._phase)):
             return FencedCall(True)
         rows = yield from self._rows(dialect)
-        by, result = rows[_row_of(self._phase)]
+        by, result = rows[_phase_of_row(self._phase)]
         if CANCEL in rows or by in (*_UNDOES, ROLLED_BACK):
             raise FenceRefused(self._gid, self._branch)
         if by != self._phase:
@@ -195,9 +194,8 @@ class _BranchCall:
         return FencedCall(is_first and not is_empty, "" if is_first else rows[CANCEL][1])
 
     def _insert(self, dialect: str, phase: str, by: str) -> Steps[bool]:
-        values = {"gid": self._gid, "branch": self._branch, "phase": phase, "by_phase": by, "at": _now_ms()}
         insert = insert_if_absent(dialect, self._table, COLUMNS)
-        return (yield Statement(insert, values)).count == 1
+        return (yield Statement(insert, row_of(self._gid, self._branch, phase, by))).count == 1
 
     def _no_result(self) -> Steps[None]:
         update = f"UPDATE {self._table} SET result = '' WHERE gid = :gid AND branch = :branch"
@@ -232,7 +230,12 @@ class _BranchCall:
 _ROW = "gid = :gid AND branch = :branch AND phase = :phase"
 
 
-def _row_of(phase: str) -> str:
+def row_of(gid: str, branch: str, phase: str, by: str) -> dict[str, object]:
+    """Returns the values of a new row, by the names of `COLUMNS`."""
+    return {"gid": gid, "branch": branch, "phase": phase, "by_phase": by, "at": _now_ms()}
+
+
+def _phase_of_row(phase: str) -> str:
     """Returns the phase under which a row is stored: `do` is as Try, `undo` as Cancel."""
     return {DO: TRY, UNDO: CANCEL}.get(phase, phase)
 
@@ -409,7 +412,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
     """Creates the fence table unless it exists: for where programs may not create tables. Commits."""
-    return run_steps(connection, create_table_steps(checked_table(table), _definitions(table)))
+    return run_steps(connection, create_table_steps(checked_table(table), definitions(table)))
 
 
 @overload
@@ -475,7 +478,8 @@ def _delete(table: str, gid: str) -> DialectSteps[int]:
     return steps
 
 
-def _definitions(table: str) -> dict[str, tuple[str, ...]]:
+def definitions(table: str) -> dict[str, tuple[str, ...]]:
+    """Returns the SQL statements that create the fence table, by dialect."""
     index = table.replace(".", "_") + "_at"
     key = "PRIMARY KEY (gid, branch, phase)"
     both = (
@@ -489,9 +493,7 @@ def _definitions(table: str) -> dict[str, tuple[str, ...]]:
         "by_phase VARCHAR(8) NOT NULL, result MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, "
         f"at BIGINT NOT NULL, {key}, INDEX {index} (at)) {MARIADB_TABLE}",
     )
-    known: dict[str, tuple[str, ...]] = {SQLITE: both, POSTGRESQL: both, MARIADB: mariadb}
-    assert set(known) == set(DIALECTS)
-    return known
+    return {SQLITE: both, POSTGRESQL: both, MARIADB: mariadb}
 
 
 def _now_ms() -> int:

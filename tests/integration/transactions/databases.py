@@ -13,7 +13,7 @@ from typing import Any
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.protocol import properties
 from turbopump.protocol.record import MAGIC_V1, Record, crc31
-from turbopump.transactions.database import Statement, Steps, run_steps
+from turbopump.transactions.database import Statement, Steps, TransactionCommand, run_steps
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,15 @@ def run(connection: Any, sql: str, **parameters: object) -> list[Any]:
 
 def run_async(connection: Any, sql: str, **parameters: object) -> Awaitable[list[Any]]:
     return run_steps(connection, lambda dialect: _rows(sql, parameters))
+
+
+def command_async(connection: Any, command: TransactionCommand) -> Awaitable[None]:
+    """Begins or ends the user's transaction: asyncpg's connections have no commit and rollback."""
+
+    def steps(dialect: str) -> Steps[None]:
+        yield command
+
+    return run_steps(connection, steps)
 
 
 def _rows(sql: str, parameters: dict[str, object]) -> Steps[list[Any]]:

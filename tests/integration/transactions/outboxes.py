@@ -6,13 +6,14 @@ import time
 from typing import Any
 
 import pytest
-from tests.integration.transactions.databases import AsyncDatabase, Database, run, run_async
+from tests.integration.transactions.databases import AsyncDatabase, Database, command_async, run, run_async
 
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import CopiedMessage, Message
 from turbopump.protocol import properties
 from turbopump.transactions import outbox
 from turbopump.transactions.connections import close
+from turbopump.transactions.database import TransactionCommand
 from turbopump.transactions.relay import TABLE
 
 
@@ -97,8 +98,8 @@ def hurry(database: Database) -> int:
 
 def test_a_message_is_sent_after_its_transaction_is_committed(database: Database, broker: Broker) -> None:
     create_outbox(database)
+    database.run("CREATE TABLE orders (id INTEGER)")
     connection = begun(database)
-    run(connection, "CREATE TABLE orders (id INTEGER)")
     run(connection, "INSERT INTO orders VALUES (7)")
     given = Message("orders", b"\x00paid\xff", "paid", ["A-1", "é"], {"shop": "ü"}, 3, flag=9)
     message_id = outbox.send(connection, given, by="A-1")
@@ -346,10 +347,10 @@ def test_async_connections_write_and_relay_too(async_database: AsyncDatabase) ->
         if hasattr(connection, "__await__"):
             connection = await connection
         await run_async(connection, "CREATE TABLE orders (id INTEGER)")
-        await outbox.send(connection, Message("orders", b"1"), by="A")
-        await connection.rollback()
-        await outbox.send(connection, Message("orders", b"2"), by="A")
-        await connection.commit()
+        for body, end in ((b"1", TransactionCommand.ROLLBACK), (b"2", TransactionCommand.COMMIT)):
+            await command_async(connection, TransactionCommand.BEGIN)
+            await outbox.send(connection, Message("orders", body), by="A")
+            await command_async(connection, end)
         assert [one.message.body for one in await outbox.pending(connection)] == [b"2"]
         await close(connection)
         one = outbox.Relay(broker, async_database.connect)

@@ -455,6 +455,9 @@ def test_every_panel_of_the_dashboard_shows_a_metric_that_is_exported() -> None:
         async with running(ON) as desk:
             await live(desk)
             await live_with_kinds(desk)
+            await globals_kit.begun(desk)
+            await globals_kit.open_(desk)
+            await globals_kit.decide(desk, "abort", "never-opened")
             found = await scrape(desk)
             assert desk.broker._replicas is not None
             # Those of slaves have no samples here.

@@ -51,7 +51,7 @@ class AsyncmyDriver(AsyncPlanningDriver):
 
     async def execute(self, statement: Statement) -> StatementResult:
         package = type(self.connection).__module__.partition(".")[0]
-        async with self.connection.cursor(_cursor_class(package)) as cursor:
+        async with self.connection.cursor(cursor_class(package)) as cursor:
             if package == "aiomysql":
                 statement = with_hex_bytes(statement)
             await cursor.execute(pyformat(statement.sql), statement.parameters or None)
@@ -60,7 +60,7 @@ class AsyncmyDriver(AsyncPlanningDriver):
 
 
 @cache
-def _cursor_class(package: str) -> Any:
+def cursor_class(package: str) -> Any:
     """Returns a cursor of tuples that does not ask for the warning of each INSERT IGNORE, to log it."""
     of_the_driver: Any = getattr(import_module(f"{package}.cursors"), "Cursor")  # noqa: B009
 
