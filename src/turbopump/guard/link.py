@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from turbopump.auth.access import Access, Identity, Source
+from turbopump.auth.access import BY_SIGNATURE, Access, Identity, Source
 from turbopump.auth.needs import needs_of, needs_of_stored
 from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.auth.resources import Action, Need
@@ -18,7 +18,7 @@ from turbopump.auth.resources import cluster as cluster_need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.config import ABOUT_ACCESS
-from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
+from turbopump.guard.failures import FREE_FAILURES, FailedSignatures, SignedNames
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.reply_receivers import ReplyReceivers
 from turbopump.guard.signed_sends import CODES, Read, SignedSends
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 5
-SOURCE = "access source"
-"""Attribute of a connection."""
+SOURCE, SHOWN = "access source", "signed names"
+"""Attributes of a connection."""
 OF_REPLICATION = Command(0)
 """Stands in audit lines for a greeting on the replication port, which has no requests."""
 
@@ -131,7 +131,7 @@ class AccessLink:
             return
         try:
             source = source_of(connection)
-            identity = self._identify(command, source)
+            identity = self._identify(command, source, shown_of(connection))
             # Before the permission, so that refused requests cost as much as others.
             self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
             if command.code not in self._unauthorized:
@@ -161,10 +161,14 @@ class AccessLink:
         """
         try:
             if signed is None:
-                identity = self._identify(OF_REPLICATION, source)
+                identity = self._identify(OF_REPLICATION, source, SignedNames())
             else:
                 identity = self._identify_as(
-                    OF_REPLICATION, signed.user, source, lambda: _greeter(self._access(), signed)
+                    OF_REPLICATION,
+                    signed.user,
+                    source,
+                    SignedNames(),
+                    lambda: _greeter(self._access(), signed),
                 )
             self._decide(OF_REPLICATION, identity, self._slave_needs, source)
         except Refused as refused:
@@ -181,7 +185,8 @@ class AccessLink:
         """Returns how many bytes at the front of a read event are signed sends that may be stored."""
         if self._sends is None:
             return 0
-        return self._sends.prefix(connection, data, source_of(connection), self._clock.monotonic())
+        shown = shown_of(connection)
+        return self._sends.prefix(connection, data, source_of(connection), shown, self._clock.monotonic())
 
     def served(self, connection: Connection, used: int) -> None:
         """Takes back from the quotas what passed together and goes through `check` all the same."""
@@ -197,7 +202,8 @@ class AccessLink:
         real_topic = properties.find(record.properties, properties.REAL_TOPIC)
         needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
         try:
-            self._decide(command, self._identify(command, source), needs, source)
+            identity = self._identify(command, source, shown_of(request.connection))
+            self._decide(command, identity, needs, source)
         except Refused as refused:
             self._refuse(command, request.connection, refused)
 
@@ -270,7 +276,8 @@ class AccessLink:
         """Returns who sent a request that has passed, for handlers that serve super users only."""
         if request.command.code in self._unchecked:
             return None
-        return self._identify(request.command, source_of(request.connection))
+        connection = request.connection
+        return self._identify(request.command, source_of(connection), shown_of(connection))
 
     def _refuse(self, command: Command, connection: Connection, refused: Refused) -> None:
         """Raises the refusal; in a dry run only logs it, but for requests about access control itself."""
@@ -279,17 +286,27 @@ class AccessLink:
         text = "Dry run: request %d of %s would be refused: %.300s"
         self._refused.log(self._clock.monotonic(), text, command.code, connection, refused.remark)
 
-    def _identify(self, command: Command, source: Source) -> Identity:
+    def _identify(self, command: Command, source: Source, shown: SignedNames) -> Identity:
         name = (command.ext or {}).get(ACCESS_KEY, "")
-        return self._identify_as(command, name, source, lambda: self._access().identify(command, source))
+        return self._identify_as(
+            command, name, source, shown, lambda: self._access().identify(command, source)
+        )
 
     def _identify_as(
-        self, command: Command, name: str, source: Source, identify: Callable[[], Identity]
+        self,
+        command: Command,
+        name: str,
+        source: Source,
+        shown: SignedNames,
+        identify: Callable[[], Identity],
     ) -> Identity:
-        """Returns who sent something under a name, by `identify`; counts and notes it when that fails."""
+        """Returns who sent something under a name, by `identify`; counts and notes it when that fails.
+
+        `shown`: what the connection has shown before.
+        """
         now = self._clock.monotonic()
         try:
-            self._failures.check(source.address, name, now)
+            self._failures.check(source.address, name, shown, now)
         except NoPermission as refused:
             self._note(command, name, source, refused, is_known=False)
             raise
@@ -297,14 +314,15 @@ class AccessLink:
             identity = identify()
         except Refused as refused:
             if self._access().has_secret(name):  # a request that claims nobody guesses no secret
-                self._count_failure(name, source, now)
+                self._count_failure(name, source, shown, now)
             self._note(command, name, source, refused, is_known=False)
             raise
-        self._failures.succeeded(source.address, name)
+        if identity.by == BY_SIGNATURE:
+            self._failures.succeeded(source.address, name, shown)
         return identity
 
-    def _count_failure(self, name: str, source: Source, now: float) -> None:
-        count = self._failures.failed(source.address, name, now)
+    def _count_failure(self, name: str, source: Source, shown: SignedNames, now: float) -> None:
+        count = self._failures.failed(source.address, name, shown, now)
         if count == FREE_FAILURES + 1:
             text = "Requests of user %.100r from %s failed %d times: further ones have to wait"
             self._refused.log(now, text, name, source.address, count)
@@ -350,6 +368,16 @@ def source_of(connection: Connection) -> Source:
         return source
     made = Source(connection.peer[0], connection.certificate)
     connection.attributes[SOURCE] = made
+    return made
+
+
+def shown_of(connection: Connection) -> SignedNames:
+    """Returns what requests of a connection have shown so far: names, signed rightly or not."""
+    shown = connection.attributes.get(SHOWN)
+    if isinstance(shown, SignedNames):
+        return shown
+    made = SignedNames()
+    connection.attributes[SHOWN] = made
     return made
 
 

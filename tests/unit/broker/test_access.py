@@ -179,6 +179,26 @@ async def test_a_user_who_guesses_waits_and_others_at_the_same_address_do_not() 
         assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
 
 
+@pytest.mark.parametrize("before", [True, False])
+@virtual
+async def test_hole_who_guesses_at_an_address_locks_the_user_out_there(before: bool) -> None:
+    """Six wrong signatures, again and again, from behind the address of a company: alice works on."""
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        guesser, alice = desk.desk.visitor(), desk.desk.visitor()
+        if before:
+            assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x", alice)).code == 0
+        wrong = Credentials("alice", "guessed")
+        for _ in range(20):
+            for _ in range(10):
+                await desk.ask(wrong, Code.SEND_MESSAGE_V2, letters("T"), b"x", guesser)
+            assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x", alice)).code == 0
+            held = await desk.ask(wrong, Code.SEND_MESSAGE_V2, letters("T"), b"x", guesser)
+            assert "failed; try again in" in (held.remark or "")
+        await guesser.close()
+        await alice.close()
+
+
 @virtual
 async def test_a_user_beyond_its_quota_is_answered_system_busy_and_served_again_later() -> None:
     async with guarded_broker(guarded(authUserQuotas="alice:requests=2")) as desk:
