@@ -26,7 +26,7 @@ from turbopump.protocol import properties
 from turbopump.protocol.bodies import HeartbeatData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import NoPermission, Refused
+from turbopump.protocol.errors import BrokenBody, NoPermission, Refused
 from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
@@ -79,6 +79,12 @@ def any_may_receive(connection: Connection, client_id: str, correlation_id: str)
     return True
 
 
+class Charge(Protocol):
+    """Interface for handlers that send messages: counts them against the quota of who asked."""
+
+    def __call__(self, request: Request[Any], size: int, /) -> None: ...
+
+
 class AccessLink:
     """Refuses every request whose sender is not known or may not do it."""
 
@@ -128,6 +134,8 @@ class AccessLink:
     def check(self, command: Command, connection: Connection) -> None:
         """Raises Refused unless the sender is known, may do this, and is within his quota."""
         if command.code in self._unchecked or (self._is_open is not None and self._is_open(command)):
+            if command.code == RequestCode.HEART_BEAT:
+                self._remember_if_known(command, connection)
             return
         try:
             source = source_of(connection)
@@ -260,6 +268,35 @@ class AccessLink:
         if not self._receivers.beat(client_id, identity.name, connection, now):
             text = "User %.100r uses the client id %.100r of another user, whose replies it does not get: %s"
             self._refused.log(now, text, identity.name, client_id, connection)
+
+    def _remember_if_known(self, beat: Command, connection: Connection) -> None:
+        """Remembers who sent a heartbeat that needs no identity; warns when its producers stay unknown."""
+        identity = self._known_sender(beat, connection)
+        try:
+            if identity is not None:
+                self._remember(identity, beat, connection)
+            elif HeartbeatData.decode(beat.body).producerDataSet:
+                text = "Producers at %s are not asked about transactions: nobody has signed their heartbeat"
+                self._refused.log(self._clock.monotonic(), text, connection)
+        except BrokenBody:  # its handler says so
+            return
+
+    def _known_sender(self, command: Command, connection: Connection) -> Identity | None:
+        """Returns who sent a request that is served whoever sent it; None: that is not known."""
+        source, shown, now = source_of(connection), shown_of(connection), self._clock.monotonic()
+        name = (command.ext or {}).get(ACCESS_KEY, "")
+        try:
+            self._failures.check(source.address, name, shown, now)
+            return self._access().identify(command, source)
+        except Refused:
+            if self._access().has_secret(name):
+                self._count_failure(name, source, shown, now)
+            return None
+
+    def charge(self, request: Request[Any], size: int) -> None:
+        """Counts what was read for a request that has passed against the quota of its sender."""
+        name = (request.command.ext or {}).get(ACCESS_KEY) or source_of(request.connection).certificate
+        self._quotas.charge(name, size)
 
     def _remember_request(self, identity: Identity, send: Command) -> None:
         text = (send.ext or {}).get("i" if send.code == RequestCode.SEND_MESSAGE_V2 else "properties", "")

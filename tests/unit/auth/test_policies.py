@@ -232,17 +232,19 @@ def test_an_explanation_is_bounded() -> None:
 
 # --- many entries ---------------------------------------------------------------------------------------
 
-NAMES = st.text("abT*", min_size=1, max_size=4)
-RESOURCES = st.one_of(
+MANY_NAMES = st.text("abT*", min_size=1, max_size=4)
+MANY_RESOURCES = st.one_of(
     st.just("*"),
-    st.builds("{}:{}".format, st.sampled_from(["Topic", "Group", "Cluster"]), NAMES),
+    st.builds("{}:{}".format, st.sampled_from(["Topic", "Group", "Cluster"]), MANY_NAMES),
 )
-ENTRIES = st.lists(
-    st.builds(entry, RESOURCES, st.sampled_from([ALLOW, DENY]), st.sampled_from(ACTIONS)), max_size=12
+MANY_ENTRIES = st.lists(
+    st.builds(entry, MANY_RESOURCES, st.sampled_from([ALLOW, DENY]), st.sampled_from(ACTIONS)), max_size=12
 )
 
 
-@given(ENTRIES, ENTRIES, st.sampled_from(["Topic", "Group"]), st.text("abT", min_size=1, max_size=5))
+@given(
+    MANY_ENTRIES, MANY_ENTRIES, st.sampled_from(["Topic", "Group"]), st.text("abT", min_size=1, max_size=5)
+)
 def test_an_index_finds_what_a_walk_through_all_entries_finds(
     custom: list[PolicyEntry], default: list[PolicyEntry], kind: str, name: str
 ) -> None:
