@@ -196,7 +196,7 @@ def _is_met(account: Account, need: Need) -> bool:
         return True
     if kind not in _OF_SUB:
         return account.is_admin
-    if _is_trace(need):
+    if _is_trace(account, need):
         return True
     return bool(any_of & _granted(_perm(account, need), kind))
 
@@ -227,7 +227,7 @@ def _reason(account: Account, need: Need) -> str:
         return "an administrator without lists may do everything"
     if not set(need.any_of) & _OF_LISTS.get(need.resource.type, frozenset()):
         return "that is for administrators"
-    if _is_trace(need):
+    if _is_trace(account, need):
         return "every account may send traces"
     return f"{_decided_by(account, need)} says {_text(_perm(account, need))}"
 
@@ -258,7 +258,8 @@ def _text(perm: Perm) -> str:
     return "|".join(sorted(action.name for action in perm)) or "DENY"
 
 
-def _is_trace(need: Need) -> bool:
-    """Returns whether a need is that of a trace, which every account may send, as in 4.9."""
+def _is_trace(account: Account, need: Need) -> bool:
+    """Returns whether a need is that of a trace, which every account may send unless its list says more."""
     resource = need.resource
-    return resource.name == TRACE_TOPIC and resource.type is ResourceType.TOPIC and Action.PUB in need.any_of
+    is_topic = resource.name == TRACE_TOPIC and resource.type is ResourceType.TOPIC
+    return is_topic and Action.PUB in need.any_of and TRACE_TOPIC not in account.topics

@@ -220,7 +220,7 @@ _OF_NAME_SERVERS: dict[int, Rule] = {
     Code.GET_UNIT_TOPIC_LIST: READS,
     Code.GET_HAS_UNIT_SUB_TOPIC_LIST: READS,
     Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: READS,
-    Code.GET_KV_CONFIG: READS,
+    Code.GET_KV_CONFIG: rules.value_of_namespace,
     Code.GET_KVLIST_BY_NAMESPACE: READS,
     Code.GET_NAMESRV_CONFIG: READS,
     Code.PUT_KV_CONFIG: CHANGES,
@@ -287,10 +287,19 @@ OPEN_AT_NAME_SERVER: frozenset[int] = frozenset(
         Code.GET_UNIT_TOPIC_LIST,
         Code.GET_HAS_UNIT_SUB_TOPIC_LIST,
         Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-        Code.GET_KV_CONFIG,  # readers of ours ask it which brokers are absent
     }
 )
 """Requests that a name server with open reads answers to everybody: where topics and brokers are."""
+
+
+def is_open_at_name_server(command: Command) -> bool:
+    """Returns whether a name server with open reads answers a request to everybody.
+
+    Of its values only those are open that say where the messages of a topic are.
+    """
+    if command.code == Code.GET_KV_CONFIG:
+        return (command.ext or {}).get("namespace") in rules.OF_ROUTES
+    return command.code in OPEN_AT_NAME_SERVER
 
 
 def needs_of(command: Command, cluster: str) -> tuple[Need, ...]:

@@ -20,6 +20,8 @@ from turbopump.protocol import batch, bodies, light, properties
 from turbopump.protocol.command import Command
 from turbopump.protocol.global_transactions import split_ledger_id
 from turbopump.protocol.names import (
+    ABSENT_BROKERS_NAMESPACE,
+    ANY_TOPIC,
     AUTO_CREATE_TOPIC,
     CHECK_MAX_TIME_TOPIC,
     GLOBAL_TOPIC,
@@ -27,6 +29,7 @@ from turbopump.protocol.names import (
     LEDGER_TOPIC,
     OFFSET_MOVED_TOPIC,
     OP_HALF_TOPIC,
+    ORDER_TOPIC_NAMESPACE,
     REPLY_POSTFIX,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
@@ -226,6 +229,18 @@ def route(command: Command, cluster: str) -> Needs:
     """
     name = _field(command, "topic")
     return () if name == AUTO_CREATE_TOPIC else topic_needs(name, cluster, PUB, SUB, GET)
+
+
+OF_ROUTES = frozenset({ABSENT_BROKERS_NAMESPACE, ORDER_TOPIC_NAMESPACE})
+"""Namespaces of a name server with values about a topic, whose name is the key: they belong to its route."""
+
+
+def value_of_namespace(command: Command, cluster_name: str) -> Needs:
+    """Rule of a value of a name server (101): that of a route, if it is about a topic; else the cluster."""
+    key = _field(command, "key")
+    if _field(command, "namespace") in OF_ROUTES and key != ANY_TOPIC:
+        return topic_needs(key, cluster_name, PUB, SUB, GET)
+    return (cluster(cluster_name, GET),)
 
 
 def progress(command: Command, cluster: str) -> Needs:

@@ -22,6 +22,7 @@ from turbopump.broker.storage import Storage
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import Topic
 from turbopump.guard.link import (
+    Charge,
     MayDecide,
     MayReceive,
     Permit,
@@ -127,6 +128,8 @@ class Context:
     """The gate of the DLedger port; used with access control."""
     permit: Permit = permit_all
     """Asked by handlers about a resource that only they know; permits all without access control."""
+    charge: Charge | None = None
+    """Counts what a request has read against the quota of its sender; None: there are no quotas."""
     may_decide: MayDecide = any_may_decide
     """Asked by transaction checks about the producers of a group."""
     may_receive: MayReceive = any_may_receive

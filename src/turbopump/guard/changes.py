@@ -112,7 +112,12 @@ def changed_by(command: Command, cluster: str) -> str:
     name = Code(command.code).name
     if command.code in OF_CONFIGURATION:
         return f"{name}: {_settings(command.body)}"
-    fields = [f"{key}={value}" for key, value in (command.ext or {}).items() if key not in NOT_SHOWN]
+    hidden = frozenset({"value"}) if command.code == Code.PUT_KV_CONFIG else frozenset()
+    fields = [
+        f"{key}={MASK if key in hidden or _is_secret(key) else value}"
+        for key, value in (command.ext or {}).items()
+        if key not in NOT_SHOWN
+    ]
     return "; ".join((f"{name}: {', '.join(map(str, needs_of(command, cluster)))}", *fields))
 
 

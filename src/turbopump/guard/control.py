@@ -25,6 +25,7 @@ from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.signed_sends import Read
 from turbopump.guard.user_requests import UserHandler
 from turbopump.guard.users import UserTable
+from turbopump.protocol.command import Command
 from turbopump.remoting.router import Routes
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
@@ -43,8 +44,8 @@ class ControlPlace:
     """Empty: users are in memory only, and audit lines need authAuditFile."""
     broker_name: str = ""
     address: str = ""
-    open_codes: frozenset[int] = frozenset()
-    """Requests that this server answers to everybody."""
+    is_open: Callable[[Command], bool] | None = None
+    """Whether this server answers a request to everybody; None: no request is open."""
     is_encrypted: bool = False
     """Whether all connections are encrypted."""
     has_peers: bool = False
@@ -84,10 +85,11 @@ class AccessControl:
             failures,
             quotas,
             clock,
-            config.unchecked | place.open_codes,
+            config.unchecked,
             config.unauthorized,
             config.dry_run,
             read_send,
+            place.is_open,
         )
         servers = ServerAccess(self._access, config.inner_credentials)
         of_peers = AccessLink(

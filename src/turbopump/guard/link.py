@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from turbopump.auth.access import Access, Identity, Source
+from turbopump.auth.access import BY_SIGNATURE, Access, Identity, Source
 from turbopump.auth.needs import needs_of, needs_of_stored
 from turbopump.auth.peer_proof import SignedGreeting
 from turbopump.auth.resources import Action, Need
@@ -18,7 +18,7 @@ from turbopump.auth.resources import cluster as cluster_need
 from turbopump.auth.signature import ACCESS_KEY
 from turbopump.guard.audit import AuditLog
 from turbopump.guard.config import ABOUT_ACCESS
-from turbopump.guard.failures import FREE_FAILURES, FailedSignatures
+from turbopump.guard.failures import FREE_FAILURES, FailedSignatures, SignedNames
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.reply_receivers import ReplyReceivers
 from turbopump.guard.signed_sends import CODES, Read, SignedSends
@@ -26,7 +26,7 @@ from turbopump.protocol import properties
 from turbopump.protocol.bodies import HeartbeatData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import NoPermission, Refused
+from turbopump.protocol.errors import BrokenBody, NoPermission, Refused
 from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 5
-SOURCE = "access source"
-"""Attribute of a connection."""
+SOURCE, SHOWN = "access source", "signed names"
+"""Attributes of a connection."""
 OF_REPLICATION = Command(0)
 """Stands in audit lines for a greeting on the replication port, which has no requests."""
 
@@ -79,6 +79,12 @@ def any_may_receive(connection: Connection, client_id: str, correlation_id: str)
     return True
 
 
+class Charge(Protocol):
+    """Interface for handlers that send messages: counts them against the quota of who asked."""
+
+    def __call__(self, request: Request[Any], size: int, /) -> None: ...
+
+
 class AccessLink:
     """Refuses every request whose sender is not known or may not do it."""
 
@@ -94,11 +100,13 @@ class AccessLink:
         unauthorized: frozenset[int] = frozenset(),
         is_dry_run: bool = False,
         read_send: Read | None = None,
+        is_open: Callable[[Command], bool] | None = None,
     ) -> None:
         """`access` returns the users or accounts as they are now; `read_send` reads a signed plain send.
 
-        Codes of `unchecked` need no identity, those of `unauthorized` no permission. In a dry run nothing is
-        refused but requests about access control itself; what would be refused is noted.
+        Codes of `unchecked`, and what `is_open` names, need no identity; codes of `unauthorized` need no
+        permission. In a dry run nothing is refused but requests about access control itself; what would be
+        refused is noted.
         """
         self._access = access
         self._cluster = cluster
@@ -107,6 +115,7 @@ class AccessLink:
         self._quotas = quotas
         self._clock = clock
         self._unchecked = unchecked
+        self._is_open = is_open
         self._unauthorized = unauthorized
         self._is_dry_run = is_dry_run
         # Sends that need no check, or an audit line each, are not served together.
@@ -124,11 +133,13 @@ class AccessLink:
 
     def check(self, command: Command, connection: Connection) -> None:
         """Raises Refused unless the sender is known, may do this, and is within his quota."""
-        if command.code in self._unchecked:
+        if command.code in self._unchecked or (self._is_open is not None and self._is_open(command)):
+            if command.code == RequestCode.HEART_BEAT:
+                self._remember_if_known(command, connection)
             return
         try:
             source = source_of(connection)
-            identity = self._identify(command, source)
+            identity = self._identify(command, source, shown_of(connection))
             # Before the permission, so that refused requests cost as much as others.
             self._quotas.take(identity, len(command.body), connection, self._clock.monotonic())
             if command.code not in self._unauthorized:
@@ -158,10 +169,14 @@ class AccessLink:
         """
         try:
             if signed is None:
-                identity = self._identify(OF_REPLICATION, source)
+                identity = self._identify(OF_REPLICATION, source, SignedNames())
             else:
                 identity = self._identify_as(
-                    OF_REPLICATION, signed.user, source, lambda: _greeter(self._access(), signed)
+                    OF_REPLICATION,
+                    signed.user,
+                    source,
+                    SignedNames(),
+                    lambda: _greeter(self._access(), signed),
                 )
             self._decide(OF_REPLICATION, identity, self._slave_needs, source)
         except Refused as refused:
@@ -178,7 +193,8 @@ class AccessLink:
         """Returns how many bytes at the front of a read event are signed sends that may be stored."""
         if self._sends is None:
             return 0
-        return self._sends.prefix(connection, data, source_of(connection), self._clock.monotonic())
+        shown = shown_of(connection)
+        return self._sends.prefix(connection, data, source_of(connection), shown, self._clock.monotonic())
 
     def served(self, connection: Connection, used: int) -> None:
         """Takes back from the quotas what passed together and goes through `check` all the same."""
@@ -194,7 +210,8 @@ class AccessLink:
         real_topic = properties.find(record.properties, properties.REAL_TOPIC)
         needs = needs_of_stored(command.code, record.topic, real_topic, self._cluster)
         try:
-            self._decide(command, self._identify(command, source), needs, source)
+            identity = self._identify(command, source, shown_of(request.connection))
+            self._decide(command, identity, needs, source)
         except Refused as refused:
             self._refuse(command, request.connection, refused)
 
@@ -252,6 +269,35 @@ class AccessLink:
             text = "User %.100r uses the client id %.100r of another user, whose replies it does not get: %s"
             self._refused.log(now, text, identity.name, client_id, connection)
 
+    def _remember_if_known(self, beat: Command, connection: Connection) -> None:
+        """Remembers who sent a heartbeat that needs no identity; warns when its producers stay unknown."""
+        identity = self._known_sender(beat, connection)
+        try:
+            if identity is not None:
+                self._remember(identity, beat, connection)
+            elif HeartbeatData.decode(beat.body).producerDataSet:
+                text = "Producers at %s are not asked about transactions: nobody has signed their heartbeat"
+                self._refused.log(self._clock.monotonic(), text, connection)
+        except BrokenBody:  # its handler says so
+            return
+
+    def _known_sender(self, command: Command, connection: Connection) -> Identity | None:
+        """Returns who sent a request that is served whoever sent it; None: that is not known."""
+        source, shown, now = source_of(connection), shown_of(connection), self._clock.monotonic()
+        name = (command.ext or {}).get(ACCESS_KEY, "")
+        try:
+            self._failures.check(source.address, name, shown, now)
+            return self._access().identify(command, source)
+        except Refused:
+            if self._access().has_secret(name):
+                self._count_failure(name, source, shown, now)
+            return None
+
+    def charge(self, request: Request[Any], size: int) -> None:
+        """Counts what was read for a request that has passed against the quota of its sender."""
+        name = (request.command.ext or {}).get(ACCESS_KEY) or source_of(request.connection).certificate
+        self._quotas.charge(name, size)
+
     def _remember_request(self, identity: Identity, send: Command) -> None:
         text = (send.ext or {}).get("i" if send.code == RequestCode.SEND_MESSAGE_V2 else "properties", "")
         if properties.REPLY_TO_CLIENT in text:
@@ -267,7 +313,8 @@ class AccessLink:
         """Returns who sent a request that has passed, for handlers that serve super users only."""
         if request.command.code in self._unchecked:
             return None
-        return self._identify(request.command, source_of(request.connection))
+        connection = request.connection
+        return self._identify(request.command, source_of(connection), shown_of(connection))
 
     def _refuse(self, command: Command, connection: Connection, refused: Refused) -> None:
         """Raises the refusal; in a dry run only logs it, but for requests about access control itself."""
@@ -276,17 +323,27 @@ class AccessLink:
         text = "Dry run: request %d of %s would be refused: %.300s"
         self._refused.log(self._clock.monotonic(), text, command.code, connection, refused.remark)
 
-    def _identify(self, command: Command, source: Source) -> Identity:
+    def _identify(self, command: Command, source: Source, shown: SignedNames) -> Identity:
         name = (command.ext or {}).get(ACCESS_KEY, "")
-        return self._identify_as(command, name, source, lambda: self._access().identify(command, source))
+        return self._identify_as(
+            command, name, source, shown, lambda: self._access().identify(command, source)
+        )
 
     def _identify_as(
-        self, command: Command, name: str, source: Source, identify: Callable[[], Identity]
+        self,
+        command: Command,
+        name: str,
+        source: Source,
+        shown: SignedNames,
+        identify: Callable[[], Identity],
     ) -> Identity:
-        """Returns who sent something under a name, by `identify`; counts and notes it when that fails."""
+        """Returns who sent something under a name, by `identify`; counts and notes it when that fails.
+
+        `shown`: what the connection has shown before.
+        """
         now = self._clock.monotonic()
         try:
-            self._failures.check(source.address, name, now)
+            self._failures.check(source.address, name, shown, now)
         except NoPermission as refused:
             self._note(command, name, source, refused, is_known=False)
             raise
@@ -294,14 +351,15 @@ class AccessLink:
             identity = identify()
         except Refused as refused:
             if self._access().has_secret(name):  # without a known name, no secret was guessed
-                self._count_failure(name, source, now)
+                self._count_failure(name, source, shown, now)
             self._note(command, name, source, refused, is_known=False)
             raise
-        self._failures.succeeded(source.address, name)
+        if identity.by == BY_SIGNATURE:
+            self._failures.succeeded(source.address, name, shown)
         return identity
 
-    def _count_failure(self, name: str, source: Source, now: float) -> None:
-        count = self._failures.failed(source.address, name, now)
+    def _count_failure(self, name: str, source: Source, shown: SignedNames, now: float) -> None:
+        count = self._failures.failed(source.address, name, shown, now)
         if count == FREE_FAILURES + 1:
             text = "Requests of user %.100r from %s failed %d times: further ones have to wait"
             self._refused.log(now, text, name, source.address, count)
@@ -347,6 +405,16 @@ def source_of(connection: Connection) -> Source:
         return source
     made = Source(connection.peer[0], connection.certificate)
     connection.attributes[SOURCE] = made
+    return made
+
+
+def shown_of(connection: Connection) -> SignedNames:
+    """Returns what requests of a connection have shown so far: names, signed rightly or not."""
+    shown = connection.attributes.get(SHOWN)
+    if isinstance(shown, SignedNames):
+        return shown
+    made = SignedNames()
+    connection.attributes[SHOWN] = made
     return made
 
 

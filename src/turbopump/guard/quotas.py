@@ -1,9 +1,9 @@
 """Quotas of users: bytes and requests in a second, and connections.
 
-In: the sender, size and time of each request. Out: SYSTEM_BUSY for what is too much. Each limit is a bucket
-of one second: it may be emptied at once, and a request that is larger than what is left is served and paid
-later, so that one larger than the bucket is possible at all. Super users have a quota only by name, not by
-`*`, and white addresses of 4.x too: servers are there.
+In: the sender, size and time of each request, and what a pull has read. Out: SYSTEM_BUSY for what is too
+much. Each limit is a bucket of one second: it may be emptied at once, and a request that is larger than what
+is left is served and paid later, so that one larger than the bucket is possible at all. Super users have a
+quota only by name, not by `*`, and white addresses of 4.x too: servers are there.
 """
 
 from collections import OrderedDict
@@ -67,6 +67,12 @@ class UserQuotas:
         bucket.requests_left -= 1
         bucket.bytes_left -= size
         return True
+
+    def charge(self, name: str, size: int) -> None:
+        """Counts bytes that a user was sent; they are paid before its next request is served."""
+        bucket = self._buckets.get(name)
+        if bucket is not None:
+            bucket.bytes_left -= size
 
     def give_back(self, identity: Identity, size: int) -> None:
         """Takes back that a request was counted: it is counted again when it is served."""

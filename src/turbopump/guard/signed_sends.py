@@ -11,7 +11,7 @@ from collections.abc import Callable
 from turbopump.auth.access import Access, Identity, Source
 from turbopump.auth.rules import MAX_REMEMBERED_NAME, needs_of_send
 from turbopump.compiled import SignedSend
-from turbopump.guard.failures import FailedSignatures
+from turbopump.guard.failures import FailedSignatures, SignedNames
 from turbopump.guard.quotas import UserQuotas
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
@@ -48,22 +48,28 @@ class SignedSends:
         self._counted: list[tuple[int, Identity, int]] = []
         """End, sender and size of the sends of this read event that count against a quota."""
 
-    def prefix(self, connection: Connection, data: bytes, source: Source, now: float) -> int:
-        """Returns the size of the sends at the front of `data` that have passed."""
+    def prefix(
+        self, connection: Connection, data: bytes, source: Source, shown: SignedNames, now: float
+    ) -> int:
+        """Returns the size of the sends at the front of `data` that have passed.
+
+        `shown`: what the connection has shown so far.
+        """
         access, cluster, failures, quotas = self._access(), self._cluster, self._failures, self._quotas
-        at = 0
+        at, last = 0, ""
         while (row := self._read(data, at, MAX_FRAME)) is not None:
             size, name, signature, topic, content, body_size = row
             if len(topic) > MAX_REMEMBERED_NAME or content.find(REQUEST, 0, len(content) - body_size) >= 0:
                 break
             try:
                 if failures:
-                    failures.check(source.address, name, now)
+                    failures.check(source.address, name, shown, now)
                 identity = access.signer_of(name, signature, content, source)
                 if identity is None:
                     break
-                if failures:
-                    failures.succeeded(source.address, name)
+                if name != last:
+                    failures.succeeded(source.address, name, shown)
+                    last = name
                 access.authorize(identity, needs_of_send(topic, cluster), source)
                 is_counted = quotas and quotas.take(identity, body_size, connection, now)
             except Refused:

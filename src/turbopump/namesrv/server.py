@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from turbopump.auth.needs import OPEN_AT_NAME_SERVER
+from turbopump.auth.needs import is_open_at_name_server
 from turbopump.auth.signature import Credentials
 from turbopump.auth.signer import Signer
 from turbopump.guard.control import AccessControl, ControlPlace
@@ -127,7 +127,7 @@ class NameServer:
         place = ControlPlace(
             cluster=config.cluster_name,
             directory=os.path.dirname(config.kv_config_path),
-            open_codes=OPEN_AT_NAME_SERVER if config.name_server_reads == "open" else frozenset(),
+            is_open=is_open_at_name_server if config.name_server_reads == "open" else None,
             is_encrypted=self._networks.is_enforcing,
         )
         return AccessControl(config.access, place, disk, asyncio.to_thread, self._clock)

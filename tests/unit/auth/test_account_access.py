@@ -310,3 +310,17 @@ def test_an_identity_of_before_has_the_rights_of_now_or_none() -> None:
         assert "no white address any more" in refusal(access.current, *one)
     access.accounts = read_accounts({})
     assert refusal(access.current, *found[2]) == "No acl config for admin11"
+
+
+def test_an_account_whose_list_names_the_trace_topic_sends_traces_by_its_list() -> None:
+    trace = topic("RMQ_SYS_TRACE_TOPIC", Action.PUB)
+    for perm, is_allowed in (("DENY", False), ("SUB", False), ("PUB", True)):
+        row = {"accessKey": "normal1", "secretKey": SECRET, "topicPerms": [f"RMQ_SYS_TRACE_TOPIC={perm}"]}
+        access = AccountAccess(read_accounts({"accounts": [row]}))
+        assert access.explain("normal1", trace, HERE).is_allowed is is_allowed
+        identity = access.identify(signed("normal1"), HERE)
+        if is_allowed:
+            access.authorize(identity, (trace,), HERE)
+        else:
+            text = "No default permission for topic:RMQ_SYS_TRACE_TOPIC"
+            assert refusal(access.authorize, identity, (trace,), HERE) == text

@@ -228,3 +228,45 @@ def test_an_explanation_is_bounded() -> None:
     found = explained("u", Policies(entries), PUB_T1, "10.0.0.1")
     assert len(found.looked_at) == MAX_NEAR + 1
     assert found.looked_at[-1] == "and 5 more"
+
+
+# --- many entries ---------------------------------------------------------------------------------------
+
+MANY_NAMES = st.text("abT*", min_size=1, max_size=4)
+MANY_RESOURCES = st.one_of(
+    st.just("*"),
+    st.builds("{}:{}".format, st.sampled_from(["Topic", "Group", "Cluster"]), MANY_NAMES),
+)
+MANY_ENTRIES = st.lists(
+    st.builds(entry, MANY_RESOURCES, st.sampled_from([ALLOW, DENY]), st.sampled_from(ACTIONS)), max_size=12
+)
+
+
+@given(
+    MANY_ENTRIES, MANY_ENTRIES, st.sampled_from(["Topic", "Group"]), st.text("abT", min_size=1, max_size=5)
+)
+def test_an_index_finds_what_a_walk_through_all_entries_finds(
+    custom: list[PolicyEntry], default: list[PolicyEntry], kind: str, name: str
+) -> None:
+    policies = NO_POLICIES.with_entries(
+        [*((PolicyType.CUSTOM, one) for one in custom), *((PolicyType.DEFAULT, one) for one in default)]
+    )
+    need = Need(Resource(ResourceType[kind.upper()], name), (Action.PUB,))
+    expected = None
+    for entries in (policies.custom, policies.default):
+        counting = [one for one in entries if one.counts(need, "10.0.0.1")]
+        if counting and expected is None:
+            expected = min(counting, key=lambda one: (one.resource.rank, one.decision is ALLOW))
+    assert decide(policies, need, "10.0.0.1").entry == expected
+
+
+def test_a_decision_looks_at_the_entries_about_a_name_alone() -> None:
+    """A denied user with 1,000 entries costs 2 us a request, not 190."""
+    entries = [(PolicyType.CUSTOM, entry(f"Topic:orders-{number}", ALLOW)) for number in range(1_000)]
+    entries += [(PolicyType.CUSTOM, entry(f"Topic:bills-{number}*", ALLOW)) for number in range(1_000)]
+    policies = NO_POLICIES.with_entries(entries)
+    found = [one for about in policies.about(topic("bills-7", Action.PUB).resource) for one in about]
+    assert [str(one.resource) for one in found] == ["Topic:bills-7*"]
+    assert [one for about in policies.about(topic("denied", Action.PUB).resource) for one in about] == []
+    changed = policies.without(PolicyType.CUSTOM, ResourcePattern.parse("Topic:bills-7*"))
+    assert [one for about in changed.about(topic("bills-7", Action.PUB).resource) for one in about] == []

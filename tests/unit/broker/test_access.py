@@ -179,6 +179,26 @@ async def test_a_user_who_guesses_waits_and_others_at_the_same_address_do_not() 
         assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x")).code == 0
 
 
+@pytest.mark.parametrize("before", [True, False])
+@virtual
+async def test_hole_who_guesses_at_an_address_locks_the_user_out_there(before: bool) -> None:
+    """Six wrong signatures, again and again, from behind the address of a company: alice works on."""
+    async with guarded_broker() as desk:
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        guesser, alice = desk.desk.visitor(), desk.desk.visitor()
+        if before:
+            assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x", alice)).code == 0
+        wrong = Credentials("alice", "guessed")
+        for _ in range(20):
+            for _ in range(10):
+                await desk.ask(wrong, Code.SEND_MESSAGE_V2, letters("T"), b"x", guesser)
+            assert (await desk.ask(ALICE, Code.SEND_MESSAGE_V2, letters("T"), b"x", alice)).code == 0
+            held = await desk.ask(wrong, Code.SEND_MESSAGE_V2, letters("T"), b"x", guesser)
+            assert "failed; try again in" in (held.remark or "")
+        await guesser.close()
+        await alice.close()
+
+
 @virtual
 async def test_a_user_beyond_its_quota_is_answered_system_busy_and_served_again_later() -> None:
     async with guarded_broker(guarded(authUserQuotas="alice:requests=2")) as desk:
@@ -248,6 +268,47 @@ async def test_a_half_message_is_shown_only_to_producers_who_may_end_its_transac
         await asyncio.sleep(100)
         assert [half.body for half in own.shown][:1] == [b"half"]
         assert stranger.questions == []
+
+
+@virtual
+async def test_with_unchecked_heartbeats_signed_producers_are_asked_and_others_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with guarded_broker(guarded(authenticationWhitelist="34")) as desk:
+        await with_topic(desk)
+        await desk.grant(ALICE, "Topic:T", "Pub")
+        unsigned, guessing, own = Member(), Member(), Member()
+        await unsigned.join(desk.desk, "unsigned", "PG", None)
+        await guessing.join(desk.desk, "guessing", "PG", Credentials("alice", "guessed"))
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG"}
+        await desk.done(ALICE, Code.SEND_MESSAGE_V2, letters("T", f=4, pairs=pairs), b"half")
+        await asyncio.sleep(100)
+        assert unsigned.questions == guessing.questions == []
+        assert "are not asked about transactions: nobody has signed their heartbeat" in caplog.text
+        await own.join(desk.desk, "own", "PG", ALICE)
+        await asyncio.sleep(100)
+        assert [half.body for half in own.shown][:1] == [b"half"]
+
+
+@virtual
+async def test_messages_that_are_pulled_count_against_the_quota_of_who_reads_them() -> None:
+    async with guarded_broker(guarded(authUserQuotas="alice:bytes=1000")) as desk:
+        for _ in range(20):
+            await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T"), bytes(500))
+        await desk.grant(ALICE, "Topic:T", "Sub")
+        await desk.grant(ALICE, "Group:G", "Sub")
+        found = await desk.done(ALICE, Code.PULL_MESSAGE, PULL)
+        assert len(found.body) > 10_000
+        held = await desk.ask(ALICE, Code.PULL_MESSAGE, PULL)
+        assert (held.code, held.remark) == (
+            SYSTEM_BUSY,
+            "[QUOTA] User:alice may have 1000 bytes in a second; try again later",
+        )
+        await asyncio.sleep(9)
+        assert (await desk.ask(ALICE, Code.PULL_MESSAGE, PULL)).code == SYSTEM_BUSY
+        await asyncio.sleep(5)
+        assert (await desk.ask(ALICE, Code.PULL_MESSAGE, PULL)).code == 0
+        assert (await desk.ask(ROOT, Code.PULL_MESSAGE, PULL)).code == 0
 
 
 @pytest.mark.parametrize("change", [{"userStatus": "disable"}, {"userType": "Normal"}])

@@ -71,6 +71,15 @@ def test_a_line_has_no_secret_and_no_signature() -> None:
     assert text == "DELETE_TOPIC_IN_BROKER: Delete on Topic:orders; topic=orders"
 
 
+def test_a_line_names_the_value_that_is_put_but_does_not_show_it() -> None:
+    """A value of a name server may be anything that a program keeps there, a password too."""
+    put = {"namespace": "N", "key": "database", "value": "hush-hush"}
+    text = changed_by(Command(Code.PUT_KV_CONFIG, ext=put), "C")
+    assert text == "PUT_KV_CONFIG: Update on Cluster:C; namespace=N; key=database; value=******"
+    text = changed_by(Command(Code.DELETE_TOPIC_IN_BROKER, ext={"topic": "T", "dbPassword": "hush"}), "C")
+    assert text == "DELETE_TOPIC_IN_BROKER: Delete on Topic:T; topic=T; dbPassword=******"
+
+
 @pytest.mark.parametrize("code", sorted(CHANGES))
 def test_every_audited_request_changes_something(code: int) -> None:
     actions = {action for need in needs_of(request_of(code), "C") for action in need.any_of}

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,17 +10,27 @@ from tests.kit import virtual
 from tests.unit.guard.kit import ALICE, INNER, ROOT, SETTINGS
 
 from turbopump.auth.signature import Credentials
+from turbopump.client.name_servers import successful
 from turbopump.namesrv.config import NamesrvConfig, configure
 from turbopump.namesrv.server import NameServer
+from turbopump.pipelines.source.broker_client import BrokerClient
+from turbopump.pipelines.source.settings import ClusterAccess
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command
+from turbopump.protocol.errors import AccessRefused
+from turbopump.protocol.headers.base import Header
+from turbopump.protocol.names import (
+    ABSENT_BROKERS_NAMESPACE,
+    KNOWN_BROKERS_NAMESPACE,
+    ORDER_TOPIC_NAMESPACE,
+)
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork
 
-NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
+NO_PERMISSION, TOPIC_NOT_EXIST, QUERY_NOT_FOUND = 16, 17, 22
 IP, TOOL = "10.0.0.9", "10.0.0.8"
 CONFIG, _ = configure(
     NamesrvConfig(listen_port=9876, bind_address=IP, kv_config_path="/data/kvConfig.json"),
@@ -93,6 +104,69 @@ async def test_routes_are_open_to_everybody_unless_reads_are_signed() -> None:
         async with GuardedNameServer(replace(CONFIG, name_server_reads=reads)) as desk:
             assert (await desk.ask(None, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == expected
             assert (await desk.ask(ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == TOPIC_NOT_EXIST
+
+
+VALUES = (("CREDENTIALS", "T"), ("BLOCKED_CLIENTS", "T"), ("", "T"), (KNOWN_BROKERS_NAMESPACE, "broker-a"))
+
+
+@virtual
+async def test_hole_anybody_reads_the_values_of_a_name_server_with_open_reads() -> None:
+    """Open are only those that belong to a route: where the messages of a topic are."""
+    for reads, expected in (("open", QUERY_NOT_FOUND), ("signed", NO_PERMISSION)):
+        async with Desk(replace(CONFIG, name_server_reads=reads)) as desk:
+            user = json.dumps({"password": ALICE.secret_key}).encode()
+            assert (await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
+            for who in (None, ALICE):
+                for namespace, key in VALUES:
+                    asked = {"namespace": namespace, "key": key}
+                    assert (await desk.ask(who, Code.GET_KV_CONFIG, asked)).code == NO_PERMISSION
+                    assert (await desk.ask(ROOT, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
+                for namespace in (ABSENT_BROKERS_NAMESPACE, ORDER_TOPIC_NAMESPACE):
+                    for key in ("T", "*"):
+                        answer = await desk.ask(who, Code.GET_KV_CONFIG, {"namespace": namespace, "key": key})
+                        assert answer.code == expected, (reads, who, namespace, key)
+
+
+async def may_read(desk: "Desk", who: Credentials, topic: str) -> None:
+    entry = {"resource": f"Topic:{topic}", "actions": ["Sub"], "decision": "Allow"}
+    for code, ext, body in (
+        (Code.AUTH_CREATE_USER, {"username": who.access_key}, {"password": who.secret_key}),
+        (
+            Code.AUTH_CREATE_ACL,
+            {"subject": f"User:{who.access_key}"},
+            {"policies": [{"policyType": "Custom", "entries": [entry]}]},
+        ),
+    ):
+        assert (await desk.ask(ROOT, code, ext, json.dumps(body).encode())).code == 0
+
+
+@virtual
+async def test_who_may_read_a_topic_learns_which_of_its_brokers_are_absent() -> None:
+    async with Desk(replace(CONFIG, name_server_reads="signed")) as desk:
+        await may_read(desk, ALICE, "T")
+        asked = {"namespace": ABSENT_BROKERS_NAMESPACE, "key": "T"}
+        assert (await desk.ask(ALICE, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
+        refused = await desk.ask(ALICE, Code.GET_KV_CONFIG, asked | {"key": "Other"})
+        assert refused.code == NO_PERMISSION
+
+
+@virtual
+async def test_a_reader_that_may_not_ask_for_absent_brokers_fails_instead_of_leaving_rows_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = BrokerClient(ClusterAccess(f"{IP}:9876"))
+    async with Desk(replace(CONFIG, name_server_reads="signed")) as desk:
+
+        async def ask(address: str, code: int, header: Header) -> Command:
+            return successful(await desk.ask(ALICE, code, header.to_ext()), address)
+
+        monkeypatch.setattr(brokers._admin, "asking", SimpleNamespace(ask=ask))
+        await may_read(desk, ALICE, "T")
+        assert await brokers._trace(f"{IP}:9876", "T") == set()
+        with pytest.raises(AccessRefused, match="has no permission to access Topic:Other"):
+            await brokers._trace(f"{IP}:9876", "Other")
+        with pytest.raises(AccessRefused, match="has no permission to access Cluster:"):
+            await brokers._trace(f"{IP}:9876", "*")
 
 
 @virtual

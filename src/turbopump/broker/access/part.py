@@ -48,6 +48,7 @@ async def build(context: Context) -> AccessPart:
     await context.workers.run(control.open)
     context.member_gate.now = control.peers
     context.permit = control.link.permit
+    context.charge = control.link.charge if config.access.quotas else None
     context.may_decide = control.link.may_decide
     context.may_receive = control.link.may_receive
     return AccessPart(

@@ -44,7 +44,7 @@ async def build(context: Context) -> ConsumePart:
     )
     polling = context.config().polling
     pulls = PullHandler(
-        store, checks, tables.offsets, reused, context.clock, polling, tables.traffic, servers
+        store, checks, tables.offsets, reused, context.clock, polling, tables.traffic, servers, context.charge
     )
     send_back = SendBackHandler(
         store,

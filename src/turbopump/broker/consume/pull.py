@@ -24,6 +24,7 @@ from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.storage import Storage
+from turbopump.guard.link import Charge
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply
 from turbopump.protocol.errors import Refused
@@ -88,8 +89,11 @@ class PullHandler:
         polling: PollConfig,
         traffic: Traffic,
         servers: ReadServers,
+        charge: Charge | None = None,
     ) -> None:
+        """`charge` counts what was read against the quota of who pulls; None: there are no quotas."""
         self._store = store
+        self._charge = charge
         # Bound here, without a call in between: both run for every pull.
         self._checked = checks.check
         self._versions = checks.versions
@@ -429,6 +433,8 @@ class PullHandler:
         if result.count:
             group = pull.request.header.consumerGroup
             self._traffic.got(pull.queue, group, result.count, result.size, result.next_offset)
+            if self._charge is not None:
+                self._charge(pull.request, result.size)
         else:
             self._traffic.pulls_missed += 1
         suggested = self._suggested

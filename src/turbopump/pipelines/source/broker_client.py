@@ -31,7 +31,7 @@ from turbopump.protocol import bodies, names
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
-from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
+from turbopump.protocol.errors import BrokenBody, QueryNotFound, Refused, TopicNotFound
 from turbopump.protocol.headers.client import UnregisterClientRequest
 from turbopump.protocol.headers.namesrv import GetKVConfigRequest, GetKVConfigResponse, GetRouteInfoRequest
 from turbopump.protocol.ids import offset_id
@@ -134,7 +134,8 @@ class BrokerClient:
         """Returns a topic's brokers by one name server: of its route, registered before, of an order topic.
 
         Our name servers keep brokers that were registered before. The route counts if there are several name
-        servers: that of the only one is known.
+        servers: that of the only one is known. Raises Refused when a name server may not say it: without its
+        answer the rows of an absent broker would be left out, and nobody would know.
         """
         absent, order = await asyncio.gather(
             self._value(name_server, names.ABSENT_BROKERS_NAMESPACE, topic),
@@ -149,7 +150,7 @@ class BrokerClient:
         header = GetKVConfigRequest(namespace, key)
         try:
             answer = await self._admin.asking.ask(name_server, RequestCode.GET_KV_CONFIG, header)
-        except (OSError, Refused):  # Apache's name servers do not have these values
+        except (OSError, QueryNotFound):  # others know it too; Apache's name servers never do
             return ""
         return GetKVConfigResponse.from_ext(answer.ext).value or ""
 
@@ -157,7 +158,7 @@ class BrokerClient:
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         try:
             answer = await self._admin.asking.ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        except (OSError, Refused):
+        except (OSError, TopicNotFound):
             return set()
         return set(route_of(topic, bodies.TopicRouteData.decode(answer.body)).readable)
 
