@@ -198,8 +198,8 @@ class Master:
     def greeted(self, connection: "SlaveConnection") -> bool:
         """Ends older connections of a slave that has come again; False: refused one with another's id.
 
-        A slave must not count twice. It comes again from its host; from another host, it is another slave with
-        the same broker id, which must wait until the first is gone: else the two would replace each other.
+        A slave must not count twice. It comes again from its host; from another host, it is another slave
+        with its broker id, which must wait until the first is gone: else the two replace each other.
         """
         older = [
             other
