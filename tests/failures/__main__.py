@@ -1,8 +1,9 @@
 """`python -m tests.failures --pair ours --minutes 3`: scenarios one after another until the time is over.
 
 Prints a line for each run and a table at the end. Exits with 1 when our pair has lost, doubled or moved an
-acknowledged message, when a history of our group is not linearizable in the sense of `linear.py`, or when
-they did not become whole again; Apache's pairs and groups are only counted.
+acknowledged message, or a consumer that ran all the time did not get it, when a history of our group is
+not linearizable in the sense of `linear.py`, or when they did not become whole again; Apache's pairs and
+groups are only counted.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ them have, the message may be missing; that is counted apart.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 OK = "SEND_OK"
@@ -58,7 +59,7 @@ class History:
 
 @dataclass(slots=True)
 class Figures:
-    """What one run has cost. `lost` to `order` must be 0."""
+    """What one run has cost. `lost` to `order`, and `skipped`, must be 0."""
 
     sent: int = 0
     ok: int = 0
@@ -77,6 +78,8 @@ class Figures:
     """Missing, and no broker that must have them is left."""
     unread: int = 0
     """Survived, and the running consumer did not get them."""
+    skipped: int = 0
+    """Of these, acknowledged, with whichever receipt. Must be 0."""
     not_copied: int = 0
     """Found at one broker and not at the other, when the pair was whole again."""
     examples: list[str] = field(default_factory=list)
@@ -115,9 +118,20 @@ def count(history: History, found: Iterable[Found], copy: Iterable[Found] | None
     figures.order = _inversions(history.sent, places)
     read = {one.name for one in history.read}
     figures.unread = sum(name not in read for name in places)
+    _count_skipped(figures, history, places.keys() - read)
     if copy is not None:
         figures.not_copied = len({one.name for one in copy} ^ places.keys())
     return figures
+
+
+def _count_skipped(figures: Figures, history: History, unread: AbstractSet[str]) -> None:
+    for sent in history.sent:
+        if sent.status != FAILED and sent.name in unread:
+            figures.skipped += 1
+            if len(figures.examples) < MAX_EXAMPLES:
+                figures.examples.append(
+                    f"{sent.name}, skipped, {sent.status} at {sent.at:.3f} by {sent.node}"
+                )
 
 
 def _count_answer(figures: Figures, sent: Sent) -> None:

@@ -32,6 +32,8 @@ COLUMNS = {
     "not_copied": "not copied",
     "unread": "unread",
 }
+PRINTED = COLUMNS | {"skipped": "skipped"}
+"""Also of the unread: those that were acknowledged. Older files of figures do not have them."""
 PAGE = """\
 # Failures of real processes
 
@@ -80,7 +82,8 @@ class Row:
     @property
     def is_broken(self) -> bool:
         """Whether a broker that keeps its promises cannot have given these figures."""
-        return bool(self.errors or self.figures.anomalies or self.figures.not_copied)
+        figures = self.figures
+        return bool(self.errors or figures.anomalies or figures.not_copied or figures.skipped)
 
 
 def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
@@ -129,18 +132,18 @@ def line(outcome: Outcome) -> str:
 
 
 def _words(figures: Figures) -> str:
-    shown = [f"{getattr(figures, name)} {title}" for name, title in COLUMNS.items() if getattr(figures, name)]
+    shown = [f"{getattr(figures, name)} {title}" for name, title in PRINTED.items() if getattr(figures, name)]
     return "; ".join([*shown, *figures.examples])
 
 
 def text_table(rows: list[Row]) -> str:
     """Returns the table that is printed at the end."""
-    lines = [f"{'scenario':15} {'runs':>5} " + " ".join(f"{title:>10.10}" for title in COLUMNS.values())]
+    lines = [f"{'scenario':15} {'runs':>5} " + " ".join(f"{title:>10.10}" for title in PRINTED.values())]
     for row in rows:
         if row.not_possible and not row.runs:
             lines.append(f"{row.scenario:15} not possible here: {row.not_possible}")
             continue
-        values = " ".join(f"{getattr(row.figures, name):>10}" for name in COLUMNS)
+        values = " ".join(f"{getattr(row.figures, name):>10}" for name in PRINTED)
         errors = f"  {len(row.errors)} ended with an error" if row.errors else ""
         lines.append(f"{row.scenario:15} {row.runs:>5} {values}{errors}")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import pytest
 from tests.simulation.cluster.check import check
 from tests.simulation.cluster.history import (
     BeganLate,
+    Committed,
     Cut,
     Decided,
     Deleted,
@@ -19,6 +20,7 @@ from tests.simulation.cluster.history import (
     Loss,
     Lost,
     Moved,
+    Opened,
     PairEnd,
     Pulled,
     Sent,
@@ -136,6 +138,68 @@ def test_a_batch_that_is_decided_twice_and_rows_that_did_not_win_are_found() -> 
     unseen = replace(end, log=rows[:1], log_end=100, readable={}, slaves=())
     assert _names([wrote, first], unseen) == {"lost write"}
     assert _names([wrote, first, Cut(1.5, "a", 0)], replace(unseen, log=(), log_end=0, winners={})) == set()
+
+
+STARTS = [Opened(at, "a", {}, {}) for at in (0.5, 10.0)]
+COMMITTED = Committed(11.0, "a", 0, 2)
+
+
+def test_a_reader_that_is_sent_back_without_a_reason_is_found() -> None:
+    back = Moved(12.0, "a", 0, 2, 0)
+    kept = replace(_end(), offsets={0: 2})
+    history = [ONE, TWO, READ, *STARTS, COMMITTED]
+    assert _names([*history, back], kept) == set()  # soon after a start
+    late = replace(back, at=200.0)
+    assert _names([*history, late], kept) == {"non-monotonic poll"}
+    assert _names([ONE, TWO, READ, STARTS[0], back]) == {"non-monotonic poll"}  # nothing was ever restarted
+    early = replace(COMMITTED, at=4.0)  # saved, and at the slaves, long before the second start
+    assert "non-monotonic poll" in _names([*history, early, back], kept)
+    # To what is committed: the broker does not know of more.
+    assert _names([*history, replace(late, before=5, after=2)], kept) == set()
+
+
+def test_a_loss_is_a_reason_for_the_readers_of_its_queue_until_they_have_read_there_again() -> None:
+    three = replace(TWO, begin=2.2, at=2.3, name="m3", queue_offset=2, offset=200, end=300)
+    again = replace(three, begin=50.0, at=50.1, name="m4")
+    cut = [
+        Loss(9.0, "a", "a1", Lost.MACHINE, 200),
+        Loss(9.0, "a", "a2", Lost.MACHINE, 200),
+        Cut(9.0, "a", 200),
+    ]
+    log = (*LOG, Stored(200, 300, "T", 0, 2, "m4", 7))
+    had = replace(READ, found=(*READ.found, Found(2, 200, "m3")))
+    back = Moved(150.0, "a", 0, 3, 1)
+    history = [ONE, TWO, three, had, *cut, *STARTS, COMMITTED, again]
+    more = replace(READ, at=151.0, found=(Found(2, 200, "m4"),))
+    end = replace(_end(log), offsets={0: 2})
+    assert _names([*history, back, more], end) == set()
+    assert _names([*history, replace(back, queue_id=1), more], end) == {"non-monotonic poll"}
+    assert _names([*history, replace(more, at=100.0), back], end) == {"non-monotonic poll"}
+
+
+def test_a_commit_may_go_back_to_what_its_queue_has_lost_and_no_further() -> None:
+    committed = Committed(4.0, "a", 0, 2)
+    crash = [Loss(20.0, "a", node, Lost.MACHINE, 100) for node in ("a1", "a2")]
+    short = replace(_end(LOG[:1]), offsets={0: 1})
+    events = [ONE, TWO, READ, committed, *crash, Cut(20.0, "a", 100)]
+    assert _names(events, short) == set()
+    assert _names(events, replace(short, offsets={0: 0})) == {"lost commit"}
+    other = [replace(committed, queue_id=1), *events]
+    assert _names(other, replace(short, offsets={0: 1, 1: 0})) == {"lost commit"}
+
+
+def test_readers_miss_only_what_a_broker_with_an_empty_disk_stores_below_their_offsets() -> None:
+    losses = [Loss(9.0, "a", node, Lost.DISK, 0) for node in ("a1", "a2")]
+    three = replace(ONE, begin=20.0, at=20.1, name="m3")
+    four = replace(TWO, begin=21.0, at=21.1, name="m4")
+    five = replace(TWO, begin=22.0, at=22.1, name="m5", queue_offset=2, offset=200, end=300)
+    log = tuple(
+        Stored(100 * at, 100 * at + 100, "T", 0, at, name, 9) for at, name in enumerate(("m3", "m4", "m5"))
+    )
+    history = [ONE, TWO, READ, *losses, Cut(9.0, "a", 0), three, four, five]
+    read = replace(READ, at=30.0, found=(Found(2, 200, "m5"),))
+    assert _names([*history, read], _end(log)) == set()
+    assert _names(history, _end(log)) == {"skipped poll"}
 
 
 def test_a_slave_that_gives_other_messages_or_leads_readers_astray_is_found() -> None:

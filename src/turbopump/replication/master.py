@@ -223,11 +223,32 @@ class Master:
         self.closed(connection)
         connection.close()
 
-    def greeted(self, connection: "SlaveConnection") -> None:
-        """Ends older connections of a slave that has come again: it must not count twice."""
-        for other in list(self.connections):
-            if other is not connection and other.broker_id == connection.broker_id:
-                self.refuse(other, f"slave {other.broker_id} has opened another connection")
+    def greeted(self, connection: "SlaveConnection") -> bool:
+        """Ends older connections of a slave that has come again; False: refused one with another's id.
+
+        A slave must not count twice. It comes again from its host; from another host, it is another slave
+        with its broker id, which must wait until the first is gone: else the two replace each other.
+        """
+        older = [
+            other
+            for other in self.connections
+            if other is not connection and other.broker_id == connection.broker_id
+        ]
+        for other in older:
+            if other.host != connection.host and not other.is_closing:
+                self.refuse(
+                    connection,
+                    f"brokerId={connection.broker_id} is that of the slave at {other.address}, which is "
+                    f"connected: give each slave a brokerId of its own",
+                )
+                return False
+        for other in older:
+            self.refuse(
+                other,
+                f"slave {other.broker_id} has opened another connection; if that goes on, two slaves on "
+                f"{other.host} have this brokerId",
+            )
+        return True
 
     def tables(self) -> Iterable[Table]:
         return self._tables()
@@ -384,6 +405,10 @@ class SlaveConnection(asyncio.Protocol):
         self._is_known = self._master.opened(self)
         return self._is_known
 
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
     # what the slave says
 
     def _greeted(self, greeting: ha.Greeting) -> None:
@@ -393,8 +418,9 @@ class SlaveConnection(asyncio.Protocol):
         self.broker_id = greeting.broker_id
         if not self._begin_at(greeting.start):
             return
+        if not self._master.greeted(self):
+            return
         self._is_served = self._is_admitted = self.takes_tables = True
-        self._master.greeted(self)
         for name, contents, after in self._master.tables():
             self.send_table(name, ha.encode_table(name, contents), after)
         self.pump()

@@ -71,6 +71,8 @@ class MasterAddress:
 
     broker: str
     ha: str
+    guess: str = ""
+    """Why `broker` may be another address, and what helps; empty: it is known."""
 
 
 class SlaveListener(Protocol):
@@ -193,7 +195,7 @@ class Slave:
         try:
             verdict = await self._comparison.compare(master.broker)
         except CannotCompare as error:
-            self._set(SlaveState.SEARCHING, str(error))
+            self._set(SlaveState.SEARCHING, _with_guess(str(error), master))
             return self._delay.next_s()
         self.master_extent, self.is_ours = verdict.master, verdict.run is not None
         if verdict.relation in (Relation.OUTDATED, Relation.INCOMPLETE):
@@ -202,9 +204,10 @@ class Slave:
             if not verdict.may_copy:
                 found = f"its log was {verdict.relation.value} when it was compared with {master.broker}"
                 self._progress.doubt(found, differs=True)
-                self._set(SlaveState.STOPPED, self._difference(verdict), verdict.relation.value)
+                difference = _with_guess(self._difference(verdict), master)
+                self._set(SlaveState.STOPPED, difference, verdict.relation.value)
             else:
-                self._set(SlaveState.STOPPED, problem)
+                self._set(SlaveState.STOPPED, _with_guess(problem, master))
             return STOPPED_RETRY_S
         return await self._copy(master, verdict)
 
@@ -320,6 +323,11 @@ class Slave:
         else:
             log.info("Following %s: this log has everything up to %d", address, self._replica.end)
         self._listener.changed(state)
+
+
+def _with_guess(trouble: str, master: MasterAddress) -> str:
+    """Returns the trouble with a master, and behind it that its address was only guessed."""
+    return f"{trouble}. {master.guess}" if master.guess else trouble
 
 
 class _MasterConnection(asyncio.Protocol):

@@ -17,6 +17,7 @@ from unittest import mock
 from tests.simulation.cluster import retention_bugs
 from tests.simulation.cluster.world import ClusterWorld, Features
 
+from turbopump.broker.consume.pull import PullHandler
 from turbopump.broker.consume.reused_offsets import ReusedOffsets
 from turbopump.broker.consume.slave_reused_offsets import SlaveReusedOffsets
 from turbopump.broker.delay import timer_records
@@ -37,7 +38,7 @@ from turbopump.store.commit_log import ZEROS, CommitLog
 from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.flush import Durability, Flusher
-from turbopump.store.reading import QueueReader
+from turbopump.store.reading import GetResult, GetStatus, QueueReader
 from turbopump.store.replica_log import ReplicaLog
 from turbopump.testing.loop import run_virtual
 
@@ -243,6 +244,25 @@ async def _drop_commit(self: SlaveCommits, master: str, place: Any, offset: int)
     return False
 
 
+@contextlib.contextmanager
+def _send_back_now_and_then() -> Iterator[None]:
+    """Sends every twentieth pull two messages back."""
+    redirect, pulls = PullHandler._redirect, count(1)
+
+    def back(self: PullHandler, pull: Any) -> GetResult | None:
+        if pull.offset > 2 and next(pulls) % 20 == 0:
+            ends = pull.queue.min_offset, pull.queue.max_offset
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, pull.offset - 2, *ends)
+        return redirect(self, pull)
+
+    with mock.patch.object(PullHandler, "_redirect", back):
+        yield
+
+
+def _first_message(self: PullHandler, pull: Any) -> int:
+    return int(pull.queue.min_offset)
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
@@ -302,6 +322,13 @@ BUGS = (
         ("skipped poll",),
         300,
         "slave_reads",
+    ),
+    Bug("readers sent back without a reason", _send_back_now_and_then, ("non-monotonic poll",), 20),
+    Bug(
+        "readers sent back further than what they have committed",
+        _replaced(PullHandler, "_last_safe", _first_message),
+        ("non-monotonic poll",),
+        60,
     ),
     Bug(
         "offsets beyond the end",

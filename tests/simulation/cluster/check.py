@@ -29,6 +29,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import TypeVar
 
 from tests.simulation.cluster.history import (
@@ -64,6 +65,7 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 WRITTEN_S = 12.0  # a slave has saved what was committed there, also when its disk stalled
+SENT_BACK_S = 30.0  # after its start a master has seen its readers: calls to the one before it end in 15 s
 SETTLED_S = 4.0  # tables are saved each second, pushed at once, and saved by slaves within a second
 
 PLACES = {
@@ -107,6 +109,13 @@ class _PairCheck:
         self._losses = self._of(Loss)
         self._cuts = self._of(Cut)
         self._faults = self._of(Fault)
+        # Messages that were sent to a queue or read from it: when, and their log and queue offsets.
+        self._seen: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
+        for sent in self._sent:
+            if sent.kind is Kind.PLAIN:
+                self._seen[sent.queue_id].append((sent.begin, sent.offset, sent.queue_offset))
+        for pulled in self._of(Pulled):
+            self._seen[pulled.queue_id] += [(pulled.at, one.offset, one.queue_offset) for one in pulled.found]
         self._by_name: dict[str, list[Stored]] = defaultdict(list)
         for stored in end.log:
             self._by_name[stored.name].append(stored)
@@ -224,7 +233,7 @@ class _PairCheck:
         for stored in self._end.log:
             if stored.topic == TOPIC:
                 place = stored.queue_id, stored.queue_offset
-                seen[place].append((float("inf"), stored.offset, stored.name))
+                seen[place].append((inf, stored.offset, stored.name))
         for (queue_id, queue_offset), all_seen in seen.items():
             all_seen.sort()
             for (at, offset, name), (later, _, other) in pairwise(all_seen):
@@ -278,20 +287,70 @@ class _PairCheck:
         return [one for one in self._of(Pulled) if not one.is_of_slave]
 
     def _polls(self) -> Iterator[Anomaly]:
-        if any(cut.end == 0 for cut in self._cuts):
-            return  # a broker with an empty disk knows nothing of the offsets that its readers had
         for group in {CONSUMERS: None} | {one.group: None for one in self._of(Pulled)}:
             yield from self._skipped(group)
         for moved in self._of(Moved):
-            # A broker that was killed cannot know that nothing is lost: readers go back to what is committed.
-            starts = sum(min(opened.began_at, opened.at) <= moved.at for opened in self._of(Opened))
-            had_reason = starts > 1 and not self._end.is_group
             is_forward = moved.after > moved.before
-            if not self._retention.allows(moved) if is_forward else not had_reason:
+            if not self._retention.allows(moved) if is_forward else not self._may_go_back(moved):
                 yield Anomaly(
                     "non-monotonic poll",
                     f"queue {moved.queue_id}: sent from {moved.before} to {moved.after} at {moved.at:.3f}",
                 )
+
+    def _may_go_back(self, moved: Moved) -> bool:
+        """Whether a reader was sent back with a reason. Before a second start there is none.
+
+        A broker that was killed cannot know that nothing is lost: soon after its start, readers go back to
+        what is committed. Later they go back only where messages of their queue were lost and until they have
+        read there again, or over what they have not committed. They never go back behind a commit that had
+        settled, except to what was lost.
+        """
+        begins = [min(opened.began_at, opened.at) for opened in self._of(Opened)]
+        begins = [at for at in begins if at <= moved.at]
+        if len(begins) < 2 or self._end.is_group:
+            return False
+        if (settled := self._settled(begins[-1]).get(moved.queue_id)) is not None:
+            lost = self._first_lost(moved.queue_id, settled.at, moved.at)
+            if moved.after < min(settled.offset, lost):
+                return False
+        if moved.at - begins[-1] <= SENT_BACK_S:
+            return True
+        has_read = any(
+            begins[-1] < pulled.at < moved.at and pulled.group == CONSUMERS
+            for pulled in self._master_pulls()
+            if pulled.queue_id == moved.queue_id
+        )
+        if not has_read and self._first_lost(moved.queue_id, 0.0, moved.at) <= moved.before:
+            return True
+        committed = [
+            one.offset for one in self._of(Committed) if one.queue_id == moved.queue_id and one.at <= moved.at
+        ]
+        return bool(committed) and committed[-1] <= moved.after
+
+    def _first_lost(self, queue_id: int, begin: float, until: float) -> float:
+        """Returns the first offset of a queue that a cut has taken from its readers between two times."""
+        taken = [
+            queue_offset
+            for cut in self._cuts
+            if begin <= cut.at <= until
+            for at, offset, queue_offset in self._seen[queue_id]
+            if at <= cut.at and offset >= cut.end
+        ]
+        return min(taken, default=inf)
+
+    def _unknown_below(self, queue_id: int) -> int:
+        """Returns below which offset readers go on over what a broker stores that began with an empty disk.
+
+        It knows nothing of the offsets that its readers had: a documented limit.
+        """
+        begun = [cut.at for cut in self._cuts if cut.end == 0]
+        had = [
+            one.queue_offset + 1
+            for pulled in self._of(Pulled)
+            if pulled.queue_id == queue_id and any(pulled.at <= at for at in begun)
+            for one in pulled.found
+        ]
+        return max(had, default=0)
 
     def _skipped(self, group: str) -> Iterator[Anomaly]:
         seen = {
@@ -301,10 +360,13 @@ class _PairCheck:
             if pulled.group == group
         }
         for queue_id, names in self._end.readable.items():
+            known_from = self._unknown_below(queue_id)
             skipped = [
                 (offset, name)
                 for offset, name in enumerate(names)
-                if (queue_id, offset, name) not in seen and name not in self._retention.expired
+                if offset >= known_from
+                and (queue_id, offset, name) not in seen
+                and name not in self._retention.expired
             ]
             if skipped:
                 yield Anomaly("skipped poll", f"queue {queue_id}: {group} never got {skipped[:5]}")
@@ -352,29 +414,34 @@ class _PairCheck:
                         "offset beyond end",
                         f"queue {queue_id}: {offset} of {opened.ends.get(queue_id, 0)} at {opened.at:.3f}",
                     )
-        yield from self._kept_at(float("inf"), self._end.offsets)
+        yield from self._kept_at(inf, self._end.offsets)
 
     def _kept_at(self, until: float, offsets: dict[int, int]) -> Iterator[Anomaly]:
         """Checks that a table of offsets has everything that was committed and settled by then."""
-        kept: dict[int, Committed] = {}
-        for one in self._of(Committed):
-            if one.at < until and one.queue_id in kept and one.offset < kept[one.queue_id].offset:
-                del kept[one.queue_id]
-            if one.at + SETTLED_S < until and self._is_settled(one.at):
-                kept[one.queue_id] = one
-        for queue_id, one in kept.items():
-            if offsets.get(queue_id, -1) < one.offset and not self._was_cut_after(one.at):
+        for queue_id, one in self._settled(until).items():
+            wanted = min(one.offset, self._first_lost(queue_id, one.at, until))
+            if offsets.get(queue_id, 0) < wanted:
                 yield Anomaly(
                     "lost commit",
                     f"queue {queue_id}: {one.offset} was committed at {one.at:.3f}; at {until:.3f} it is "
                     f"{offsets.get(queue_id, -1)}",
                 )
 
+    def _settled(self, until: float) -> dict[int, Committed]:
+        """Returns by queue the last commit that had settled by then, if none went back since."""
+        kept: dict[int, Committed] = {}
+        for one in self._of(Committed):
+            if one.at < until and one.queue_id in kept and one.offset < kept[one.queue_id].offset:
+                del kept[one.queue_id]
+            if one.at + SETTLED_S < until and self._is_settled(one.at):
+                kept[one.queue_id] = one
+        return kept
+
     def _slave_commits(self) -> Iterator[Anomaly]:
         """Checks that the master has what was committed at its slaves, and all queues reach so far."""
         last: dict[int, SlaveCommitted] = {}
         for one in self._of(SlaveCommitted):
-            if not self._may_forget(one) and not self._was_cut_after(one.at):
+            if not self._may_forget(one) and self._first_lost(one.queue_id, one.at, inf) >= one.offset:
                 last[one.queue_id] = one
             else:
                 last.pop(one.queue_id, None)
@@ -386,7 +453,7 @@ class _PairCheck:
                     f"queue {queue_id}: {one.offset} was committed at {one.node} at {one.at:.3f}; at the end "
                     f"the master has {found}",
                 )
-        if self._was_cut_after(0.0):
+        if self._was_cut():
             return  # a reader of a slave that had kept the tail may have committed its offsets at the master
         for queue_id, offset in self._end.slave_group.items():
             if offset > (end := len(self._end.readable.get(queue_id, ()))):
@@ -404,12 +471,9 @@ class _PairCheck:
             for loss in self._losses
         )
 
-    def _was_cut_after(self, at: float) -> bool:
-        """Whether a cut took messages that were there at that time: readers had to go back."""
-        return any(
-            cut.at >= at and any(sent.end > cut.end and sent.begin < cut.at for sent in self._sent)
-            for cut in self._cuts
-        )
+    def _was_cut(self) -> bool:
+        """Whether a cut took messages that were there."""
+        return any(sent.end > cut.end and sent.begin < cut.at for sent in self._sent for cut in self._cuts)
 
     def _is_settled(self, at: float) -> bool:
         """Whether what was acknowledged at that time had time to reach the disk and the slaves."""
@@ -467,7 +531,7 @@ class _PairCheck:
             return
         for batch, given in answers.items():
             last, found = given[-1], winners.get(batch)
-            if found != last.tokens and not self._is_cut(last.end - 1, last.begin, float("inf")):
+            if found != last.tokens and not self._is_cut(last.end - 1, last.begin, inf):
                 name = "lost write" if found is None else "decided twice"
                 yield Anomaly(name, f"batch {batch}: {last.tokens} at {last.at:.3f}, at the end {found}")
         for wrote in self._of(Wrote):
@@ -482,7 +546,7 @@ class _PairCheck:
                 yield Anomaly(word, f"{name} of {wrote.token}; the winners of {wrote.batch} are {winners}")
             if name in self._retention.rewritten_and_lost:
                 continue
-            is_kept = wrote.end and not self._is_cut(wrote.end - 1, wrote.begin, float("inf"))
+            is_kept = wrote.end and not self._is_cut(wrote.end - 1, wrote.begin, inf)
             if has_won and TOPIC not in topics and (is_kept or HALF_TOPIC in topics):
                 yield Anomaly(
                     "lost write", f"{name} of {wrote.token}, which has won {wrote.batch}, is not seen"

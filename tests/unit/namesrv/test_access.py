@@ -88,22 +88,24 @@ class GuardedNameServer:
 @virtual
 async def test_hole_anybody_changes_routes_values_and_settings_of_a_name_server(what: str) -> None:
     code, ext, body = CHANGES[what]
-    async with GuardedNameServer() as desk:
+    async with GuardedNameServer() as server:
         user = json.dumps({"password": ALICE.secret_key}).encode()
-        created = await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": ALICE.access_key}, user)
+        created = await server.ask(ROOT, Code.AUTH_CREATE_USER, {"username": ALICE.access_key}, user)
         assert created.code == 0, created.remark
         for who in (None, Credentials("root", "guessed"), Credentials("eve", "guessed"), ALICE):
-            assert (await desk.ask(who, code, ext, body)).code == NO_PERMISSION
+            assert (await server.ask(who, code, ext, body)).code == NO_PERMISSION
         for who in (ROOT, INNER):
-            assert (await desk.ask(who, code, ext, body)).code != NO_PERMISSION
+            assert (await server.ask(who, code, ext, body)).code != NO_PERMISSION
 
 
 @virtual
 async def test_routes_are_open_to_everybody_unless_reads_are_signed() -> None:
     for reads, expected in (("open", TOPIC_NOT_EXIST), ("signed", NO_PERMISSION)):
-        async with GuardedNameServer(replace(CONFIG, name_server_reads=reads)) as desk:
-            assert (await desk.ask(None, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == expected
-            assert (await desk.ask(ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == TOPIC_NOT_EXIST
+        async with GuardedNameServer(replace(CONFIG, name_server_reads=reads)) as server:
+            assert (await server.ask(None, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).code == expected
+            assert (
+                await server.ask(ROOT, Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            ).code == TOPIC_NOT_EXIST
 
 
 VALUES = (("CREDENTIALS", "T"), ("BLOCKED_CLIENTS", "T"), ("", "T"), (KNOWN_BROKERS_NAMESPACE, "broker-a"))
@@ -113,21 +115,23 @@ VALUES = (("CREDENTIALS", "T"), ("BLOCKED_CLIENTS", "T"), ("", "T"), (KNOWN_BROK
 async def test_hole_anybody_reads_the_values_of_a_name_server_with_open_reads() -> None:
     """Open are only those that belong to a route: where the messages of a topic are."""
     for reads, expected in (("open", QUERY_NOT_FOUND), ("signed", NO_PERMISSION)):
-        async with Desk(replace(CONFIG, name_server_reads=reads)) as desk:
+        async with GuardedNameServer(replace(CONFIG, name_server_reads=reads)) as server:
             user = json.dumps({"password": ALICE.secret_key}).encode()
-            assert (await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
+            assert (await server.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
             for who in (None, ALICE):
                 for namespace, key in VALUES:
                     asked = {"namespace": namespace, "key": key}
-                    assert (await desk.ask(who, Code.GET_KV_CONFIG, asked)).code == NO_PERMISSION
-                    assert (await desk.ask(ROOT, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
+                    assert (await server.ask(who, Code.GET_KV_CONFIG, asked)).code == NO_PERMISSION
+                    assert (await server.ask(ROOT, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
                 for namespace in (ABSENT_BROKERS_NAMESPACE, ORDER_TOPIC_NAMESPACE):
                     for key in ("T", "*"):
-                        answer = await desk.ask(who, Code.GET_KV_CONFIG, {"namespace": namespace, "key": key})
+                        answer = await server.ask(
+                            who, Code.GET_KV_CONFIG, {"namespace": namespace, "key": key}
+                        )
                         assert answer.code == expected, (reads, who, namespace, key)
 
 
-async def may_read(desk: "Desk", who: Credentials, topic: str) -> None:
+async def may_read(server: GuardedNameServer, who: Credentials, topic: str) -> None:
     entry = {"resource": f"Topic:{topic}", "actions": ["Sub"], "decision": "Allow"}
     for code, ext, body in (
         (Code.AUTH_CREATE_USER, {"username": who.access_key}, {"password": who.secret_key}),
@@ -137,16 +141,16 @@ async def may_read(desk: "Desk", who: Credentials, topic: str) -> None:
             {"policies": [{"policyType": "Custom", "entries": [entry]}]},
         ),
     ):
-        assert (await desk.ask(ROOT, code, ext, json.dumps(body).encode())).code == 0
+        assert (await server.ask(ROOT, code, ext, json.dumps(body).encode())).code == 0
 
 
 @virtual
 async def test_who_may_read_a_topic_learns_which_of_its_brokers_are_absent() -> None:
-    async with Desk(replace(CONFIG, name_server_reads="signed")) as desk:
-        await may_read(desk, ALICE, "T")
+    async with GuardedNameServer(replace(CONFIG, name_server_reads="signed")) as server:
+        await may_read(server, ALICE, "T")
         asked = {"namespace": ABSENT_BROKERS_NAMESPACE, "key": "T"}
-        assert (await desk.ask(ALICE, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
-        refused = await desk.ask(ALICE, Code.GET_KV_CONFIG, asked | {"key": "Other"})
+        assert (await server.ask(ALICE, Code.GET_KV_CONFIG, asked)).code == QUERY_NOT_FOUND
+        refused = await server.ask(ALICE, Code.GET_KV_CONFIG, asked | {"key": "Other"})
         assert refused.code == NO_PERMISSION
 
 
@@ -155,13 +159,13 @@ async def test_a_reader_that_may_not_ask_for_absent_brokers_fails_instead_of_lea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = BrokerClient(ClusterAccess(f"{IP}:9876"))
-    async with Desk(replace(CONFIG, name_server_reads="signed")) as desk:
+    async with GuardedNameServer(replace(CONFIG, name_server_reads="signed")) as server:
 
         async def ask(address: str, code: int, header: Header) -> Command:
-            return successful(await desk.ask(ALICE, code, header.to_ext()), address)
+            return successful(await server.ask(ALICE, code, header.to_ext()), address)
 
         monkeypatch.setattr(brokers._admin, "asking", SimpleNamespace(ask=ask))
-        await may_read(desk, ALICE, "T")
+        await may_read(server, ALICE, "T")
         assert await brokers._trace(f"{IP}:9876", "T") == set()
         with pytest.raises(AccessRefused, match="has no permission to access Topic:Other"):
             await brokers._trace(f"{IP}:9876", "Other")
@@ -171,41 +175,41 @@ async def test_a_reader_that_may_not_ask_for_absent_brokers_fails_instead_of_lea
 
 @virtual
 async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
-    async with GuardedNameServer() as desk:
-        shown = (await desk.ask(ROOT, Code.GET_NAMESRV_CONFIG)).body.decode()
+    async with GuardedNameServer() as server:
+        shown = (await server.ask(ROOT, Code.GET_NAMESRV_CONFIG)).body.decode()
         assert "initAuthenticationUser=******" in shown
         user = json.dumps({"password": ALICE.secret_key}).encode()
-        assert (await desk.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
-        written = desk.disk.read("/data/users.json").decode()
+        assert (await server.ask(ROOT, Code.AUTH_CREATE_USER, {"username": "alice"}, user)).code == 0
+        written = server.disk.read("/data/users.json").decode()
         for who in (ROOT, INNER, ALICE):
             assert who.secret_key not in shown
             assert who.secret_key not in written
-    async with GuardedNameServer(disk=desk.disk) as again:
+    async with GuardedNameServer(disk=server.disk) as again:
         refused = await again.ask(ALICE, Code.GET_NAMESRV_CONFIG)
         assert "has no permission" in (refused.remark or "")
 
 
 @virtual
 async def test_no_request_switches_access_control_of_a_name_server_off() -> None:
-    async with GuardedNameServer() as desk:
+    async with GuardedNameServer() as server:
         for line in ("authenticationEnabled=false", "nameServerReads=open", "initAuthenticationUser="):
-            answer = await desk.ask(ROOT, Code.UPDATE_NAMESRV_CONFIG, {}, line.encode())
+            answer = await server.ask(ROOT, Code.UPDATE_NAMESRV_CONFIG, {}, line.encode())
             assert (answer.code, answer.remark) == (NO_PERMISSION, "Can not update config in black list.")
 
 
 @virtual
 async def test_without_access_control_a_name_server_checks_nothing() -> None:
-    async with GuardedNameServer(NamesrvConfig(listen_port=9876, bind_address=IP)) as desk:
+    async with GuardedNameServer(NamesrvConfig(listen_port=9876, bind_address=IP)) as server:
         assert (
-            await desk.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
+            await server.ask(None, Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
         ).code == 0
-        assert desk.server._router._before == ()
+        assert server.server._router._before == ()
 
 
 @virtual
 async def test_a_broker_registers_with_its_inner_credentials() -> None:
     """And one without them is refused, with a warning of the name server."""
-    from tests.unit.broker.desk import CONFIG as BROKER_CONFIG
+    from tests.unit.broker.server import CONFIG as BROKER_CONFIG
     from tests.unit.guard.kit import guarded
 
     from turbopump.broker.config import BrokerConfig, NameServerConfig
@@ -213,17 +217,17 @@ async def test_a_broker_registers_with_its_inner_credentials() -> None:
     from turbopump.testing.disk import SimulatedWorkers
 
     async def is_registered(config: BrokerConfig) -> bool:
-        async with GuardedNameServer() as desk:
-            disk = SimulatedDisk(Chance(2), desk.clock)
+        async with GuardedNameServer() as server:
+            disk = SimulatedDisk(Chance(2), server.clock)
             named = replace(config, name_servers=NameServerConfig(addresses=(f"{IP}:9876",)))
             listening = replace(named.listening, bind_address="10.0.0.1")
             broker = Broker(
                 replace(named, listening=listening),
-                *(desk.network.at("10.0.0.1"), desk.clock, disk, SimulatedWorkers(disk), Chance(2)),
+                *(server.network.at("10.0.0.1"), server.clock, disk, SimulatedWorkers(disk), Chance(2)),
                 lambda: "10.0.0.1",
             )
             await broker.start()
-            found = (await desk.ask(None, Code.GET_BROKER_CLUSTER_INFO)).body
+            found = (await server.ask(None, Code.GET_BROKER_CLUSTER_INFO)).body
             await broker.stop()
             return b"broker-a" in found
 
@@ -233,11 +237,11 @@ async def test_a_broker_registers_with_its_inner_credentials() -> None:
 
 @virtual
 async def test_changes_of_a_name_server_leave_audit_lines() -> None:
-    async with GuardedNameServer() as desk:
+    async with GuardedNameServer() as server:
         for what in ("a value that is put", "settings that change", "permission that is wiped"):
             code, ext, body = CHANGES[what]
-            assert (await desk.ask(ROOT, code, ext, body)).code == 0
-        disk = desk.disk
+            assert (await server.ask(ROOT, code, ext, body)).code == 0
+        disk = server.disk
     lines = map(json.loads, disk.read("/data/access-audit.jsonl").splitlines())
     assert [
         (line["user"], line["address"], line["what"]) for line in lines if line["event"] == "changed"

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 from tests.kit import virtual
-from tests.unit.replication.kit import PORT, Node, Pair, pair
+from tests.unit.replication.kit import NAME_SERVER, PORT, Node, Pair, pair
 from tests.unit.replication.slave_kit import ADDRESS, Bench, log_of
 from tests.unit.store.replica_kit import bytes_of
 
@@ -72,6 +72,41 @@ async def test_a_slave_with_a_fixed_master_dials_it_soon_after_its_start() -> No
         await asyncio.sleep(60)
         await master.start()
         assert await seconds_until_counted(world, master) < MAX_S + SOON_S
+
+
+ALONE = "namesrvAddr=\n"
+
+
+@virtual
+async def test_a_slave_without_a_name_server_finds_a_master_with_the_usual_ports() -> None:
+    async with pair() as world:
+        master, slave = world.node(MASTER + ALONE), world.node(FIXED + ALONE)
+        await master.start()
+        await slave.start()
+        assert await seconds_until_counted(world, master) < SOON_S
+
+
+@virtual
+async def test_a_slave_that_only_guesses_the_main_port_of_its_master_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It compares the logs over that port: with another haListenPort, the master seemed not to answer."""
+    async with pair() as world:
+        master = world.node(f"{MASTER}{ALONE}haListenPort=20001\n")
+        slave = world.node(f"{SLAVE}{ALONE}haMasterAddress=10.0.0.1:20001\n")
+        await master.start()
+        await slave.start()
+        await asyncio.sleep(10)
+        words = "10.0.0.1:20000 is a guess: no name server has told where the master"
+        assert words in slave.slave.trouble
+        assert "set namesrvAddr on both" in slave.slave.trouble
+        assert caplog.text.count(words) == 1
+        named = f"namesrvAddr={NAME_SERVER}\n"
+        await master.stop()
+        await slave.stop()
+        await master.start(f"{MASTER}{named}haListenPort=20001\n")
+        await slave.start(f"{SLAVE}{named}haMasterAddress=10.0.0.1:20001\n")
+        assert await seconds_until_counted(world, master) < 1 + MAX_S
 
 
 @virtual

@@ -82,3 +82,23 @@ async def test_a_slave_refuses_sends() -> None:
         await slave.start()
         answer = await world.send(slave, b"no")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+@virtual
+async def test_of_two_slaves_with_one_id_the_second_waits_until_the_first_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They replaced each other's connection every second, without end."""
+    async with pair() as world:
+        master, first, second = world.node(MASTER), world.node(SLAVE), world.node(SLAVE)
+        await master.start()
+        await first.start()
+        await world.until(lambda: first.slave.state is SlaveState.FOLLOWING)
+        await second.start()
+        await asyncio.sleep(60)
+        assert first.slave.state is SlaveState.FOLLOWING
+        assert second.slave.state is not SlaveState.FOLLOWING
+        text = f"brokerId=1 is that of the slave at {first.ip}"
+        assert 1 <= caplog.text.count(text) <= 10
+        await first.kill()
+        await world.until(lambda: second.slave.state is SlaveState.FOLLOWING)

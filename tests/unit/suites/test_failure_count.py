@@ -21,7 +21,7 @@ def test_a_history_without_a_failure_has_no_anomaly() -> None:
 
 
 def test_an_acknowledged_message_that_is_missing_is_lost_and_named() -> None:
-    figures = count(_history(ONE, TWO), [AT["0-1"]])
+    figures = count(_history(ONE, TWO, read=(AT["0-1"],)), [AT["0-1"]])
     assert (figures.lost, figures.lost_ok, figures.excused) == (1, 1, 0)
     assert figures.examples == ["0-2, SEND_OK at 2.100 by a"]
 
@@ -70,3 +70,13 @@ def test_a_message_behind_one_that_was_sent_after_its_acknowledgement_breaks_the
 def test_what_the_consumer_or_the_slave_does_not_have_is_counted() -> None:
     figures = count(_history(ONE, TWO, read=(AT["0-1"],)), [AT["0-1"], AT["0-2"]], [AT["0-2"]])
     assert (figures.unread, figures.not_copied) == (1, 1)
+
+
+def test_a_message_that_was_acknowledged_and_that_the_running_consumer_did_not_get_is_named() -> None:
+    unknown = replace(TWO, status=FAILED, node="", offset=-1)
+    figures = count(_history(ONE, unknown, WARNED), AT.values())
+    assert (figures.unread, figures.skipped, figures.anomalies) == (3, 2, 0)
+    assert figures.examples == [
+        "0-1, skipped, SEND_OK at 1.100 by a",
+        "0-3, skipped, SLAVE_NOT_AVAILABLE at 3.100 by a",
+    ]

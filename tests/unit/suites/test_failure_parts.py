@@ -70,6 +70,7 @@ def test_an_error_and_a_slave_that_is_no_copy_are_not_taken_for_success() -> Non
     assert report.rows_of([Outcome(name, error="x")])[0].is_broken
     assert report.rows_of([Outcome(name, figures=Figures(not_copied=1))])[0].is_broken
     assert not report.rows_of([Outcome(name, figures=Figures(excused=1, unread=1))])[0].is_broken
+    assert report.rows_of([Outcome(name, figures=Figures(unread=1, skipped=1))])[0].is_broken
 
 
 def test_a_scenario_that_is_not_possible_is_named() -> None:

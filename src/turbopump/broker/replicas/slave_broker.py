@@ -27,7 +27,7 @@ from turbopump.broker.replicas.slave_commits import SlaveCommits
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import GROUPS_FILE, TOPICS_FILE, Tables
 from turbopump.broker.transactions.transactions import GROUP as TRANSACTION_GROUP
-from turbopump.protocol.addresses import join_address, split_address
+from turbopump.protocol.addresses import HA_PORT_STEP, join_address, split_address
 from turbopump.remoting.client import Client
 from turbopump.replication.slave import MasterAddress, SlaveState
 from turbopump.runtime.clock import Clock
@@ -107,10 +107,9 @@ class SlaveBroker:
             self._refresh_s = min(2 * self._refresh_s, MAX_REFRESH_S)
             self._registration.refresh()
         fixed, known = self._config().replication.master_address, self._registration.master
-        if fixed:
-            host, port = split_address(fixed)
-            return MasterAddress(known[0] if known is not None else join_address(host, port - 1), fixed)
-        return None if known is None else MasterAddress(*known)
+        if not fixed:
+            return None if known is None else MasterAddress(*known)
+        return _guessed(fixed) if known is None else MasterAddress(known[0], fixed)
 
     def changed(self, state: SlaveState) -> None:
         self.state = state
@@ -189,3 +188,15 @@ class SlaveBroker:
         await self._given.close()
         for table in self._progress.values():
             await table.close()
+
+
+def _guessed(ha: str) -> MasterAddress:
+    """Returns a master by its replication port alone: its main port is the one below, unless configured."""
+    host, port = split_address(ha)
+    broker = join_address(host, port - HA_PORT_STEP)
+    return MasterAddress(
+        broker,
+        ha,
+        f"{broker} is a guess: no name server has told where the master of haMasterAddress={ha} is. If its "
+        f"haListenPort is not its listenPort + {HA_PORT_STEP}, set namesrvAddr on both",
+    )
