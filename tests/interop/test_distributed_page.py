@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.client import pages
-from tests.interop.mariadb import MariaDB
-from tests.interop.postgres import Postgres
 
 from turbopump.testing import Cluster
+
+from .mariadb import MariaDB
+from .postgres import Postgres
 
 PAGE = Path(__file__).parents[2] / "docs/distributed-transactions.md"
 ICBC = '"host=10.0.0.1 dbname=icbc user=bank"'

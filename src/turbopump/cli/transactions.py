@@ -101,6 +101,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (one, retried, resolved):
         action.add_argument("id", metavar="ID", help="gid of a global transaction, or id of a half message")
         action.add_argument("--group", default="", help="the group, if several have this gid")
+    left = add_action(
+        actions,
+        "orphans",
+        "show prepared branches of ours in databases, with the decision of the book",
+        "turbopump transactions orphans --resource postgresql://bank@10.0.0.1/icbc",
+    )
+    left.add_argument(
+        "--resource",
+        action="append",
+        required=True,
+        type=text,
+        metavar="URL",
+        help="database: postgresql://USER@HOST/NAME, mariadb:// or mysql://; may be repeated. Passwords from "
+        "PGPASSWORD or MYSQL_PWD, or in the URL",
+    )
+    left.add_argument("--json", action="store_true", help="print one JSON document")
     resumed = add_action(
         actions,
         "resume",
@@ -120,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions, "forget", "remove a transactional id and its book", "turbopump transactions forget orders-v1"
     )
     forgotten.add_argument("id", help="id as shown by `ids`; its batches can be written again afterwards")
-    for action in (shown, one, retried, resolved, resumed, ids, forgotten):
+    for action in (shown, one, retried, resolved, left, resumed, ids, forgotten):
         connect.add_argument(action)
 
 
@@ -250,8 +266,15 @@ async def _resume(options: argparse.Namespace, admin: Admin) -> int:
     return FAILED if failed or wanted else 0
 
 
+async def _orphans(options: argparse.Namespace, admin: Admin) -> int:
+    from turbopump.cli import orphans  # and with it the resources of XA, which nothing else here needs
+
+    return await orphans.show(options, admin)
+
+
 ACTIONS: dict[str, Callable[[argparse.Namespace, Admin], Awaitable[int]]] = {
     "show": global_transactions.show,
     "retry": global_transactions.retry,
     "resolve": global_transactions.resolve,
+    "orphans": _orphans,
 }
