@@ -16,6 +16,8 @@ from turbopump.protocol.ledger import LedgerEntry
 
 T = TypeVar("T")
 
+LAST_RESOURCE_PREFIX: Final = "tpl."
+"""Begins the gid of a transaction that a participant may have decided: the commit of its last resource."""
 LEDGER_PREFIX: Final = "global/"
 LEDGER_RUN: Final = "-"
 """The run of all ids of the ledger that belong to global transactions: they are decided one by one."""

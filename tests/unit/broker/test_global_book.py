@@ -272,6 +272,19 @@ def test_an_operator_fences_the_owner_and_cannot_contradict_a_decision_by_accide
         bench.resolve("retry", because="")
 
 
+def test_an_operator_does_not_decide_by_accident_what_a_last_resource_may_have_decided() -> None:
+    bench = Bench()
+    bench.open("tpl.g")
+    for action in ("commit", "abort"):
+        with pytest.raises(IllegalOperation, match="the last resource of transaction"):
+            bench.book.resolve("tpl.g", "bank", action, "ann", "why", NOW)
+    for action, heuristic in (("retry", False), ("abort", True)):
+        bench.apply(bench.book.resolve("tpl.g", "bank", action, "ann", "why", NOW, heuristic=heuristic))
+    assert bench.book.transactions["tpl.g"].decision is ABORT
+    with pytest.raises(IllegalOperation, match="the opposite"):
+        bench.book.resolve("tpl.g", "bank", "commit", "ann", "why", NOW)
+
+
 def test_ended_ones_are_kept_for_a_day_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for gid in ("a", "b", "c"):

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from turbopump.protocol.global_transactions import LAST_RESOURCE_PREFIX
 from turbopump.runtime.chance import Chance
 
 FORMAT_ID: Final = 0x7470  # "tp"
 MAX_BRANCH_NAME: Final = 32
 """Characters of a resource's name; databases take 64 bytes."""
 DECIDED_BY_BOOK: Final = "tp1."
-DECIDED_BY_LAST_RESOURCE: Final = "tpl."
+DECIDED_BY_LAST_RESOURCE: Final = LAST_RESOURCE_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

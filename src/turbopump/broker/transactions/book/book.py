@@ -42,6 +42,7 @@ from turbopump.protocol.errors import (
     SystemBusy,
 )
 from turbopump.protocol.global_transactions import (
+    LAST_RESOURCE_PREFIX,
     GlobalDecision,
     GlobalKind,
     GlobalRecord,
@@ -271,7 +272,8 @@ class GlobalBook:
     ) -> GlobalResolved:
         """Returns the change by which an operator goes on with a transaction that waits for him.
 
-        Raises IllegalOperation for what contradicts the decision, unless `heuristic`.
+        Raises IllegalOperation for what contradicts the decision, or may contradict that of a last resource,
+        unless `heuristic`.
         """
         known = self.known(gid, group)
         if known.state is GlobalState.ENDED:
@@ -285,6 +287,12 @@ class GlobalBook:
             check_name("branch", branch)
         elif action in ("commit", "abort"):
             decision = GlobalDecision(action)
+            is_undecided = known.decision is GlobalDecision.NONE
+            if is_undecided and gid.startswith(LAST_RESOURCE_PREFIX) and not heuristic:
+                raise IllegalOperation(
+                    f"the last resource of transaction {gid} may have decided it: retry asks it; to decide "
+                    "here all the same is a heuristic decision"
+                )
             if known.decision not in (GlobalDecision.NONE, decision) and not heuristic:
                 raise IllegalOperation(
                     f"transaction {gid} is decided: {known.decision}; the opposite is a heuristic decision, "
