@@ -1,8 +1,8 @@
 """The coordinator (TC) of the world: the broker's request handler and book on a log that loses its end.
 
-The handler, the book, its changes and its upkeep are the broker's own. The log is a list of encoded changes: a
-sync makes them last, a crash loses some of those that were not synced, and retention writes the book again as it
-is.
+The handler, the book, its changes and its upkeep are the broker's own. The log is a list of encoded changes:
+a sync makes them last, a crash loses some of those that were not synced, and retention writes the book again
+as it is.
 """
 
 import asyncio
