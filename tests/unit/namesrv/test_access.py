@@ -209,7 +209,7 @@ async def test_without_access_control_a_name_server_checks_nothing() -> None:
 @virtual
 async def test_a_broker_registers_with_its_inner_credentials() -> None:
     """And one without them is refused, with a warning of the name server."""
-    from tests.unit.broker.kit import CONFIG as BROKER_CONFIG
+    from tests.unit.broker.desk import CONFIG as BROKER_CONFIG
     from tests.unit.guard.kit import guarded
 
     from turbopump.broker.config import BrokerConfig, NameServerConfig
