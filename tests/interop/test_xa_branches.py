@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.transactions.distributed.resources import Vote, XaResource
+from turbopump.transactions.distributed.resources import BranchVote, XaResource
 from turbopump.transactions.errors import Declined
 
 from .branches import MARIADB_KINDS, POSTGRES_KINDS, Account, account, execute, new_xid, run, take
@@ -34,7 +34,7 @@ def test_a_branch_is_prepared_and_then_committed_on_its_own_connection(one: Acco
         branch = await resource.begin(xid)
         await take(branch.connection)
         assert await _listed(resource, xid.gid) == []
-        assert await branch.prepare() is Vote.YES
+        assert await branch.prepare() is BranchVote.YES
         assert (await _listed(resource, xid.gid), one.cents) == (["icbc"], 100)
         await branch.commit()
         assert (await _listed(resource, xid.gid), one.cents) == ([], 70)
@@ -113,7 +113,7 @@ def test_a_branch_that_only_reads_votes_so_and_leaves_nothing_prepared(one: Acco
         assert [tuple(row) for row in await execute(branch.connection, "SELECT cents FROM accounts")] == [
             (100,)
         ]
-        assert await branch.prepare() is Vote.READ_ONLY
+        assert await branch.prepare() is BranchVote.READ_ONLY
         assert await _listed(resource, xid.gid) == []
         await branch.abandon()
         await resource.close()

@@ -45,8 +45,8 @@ from turbopump.transactions.distributed.machine import (
     Phase,
 )
 from turbopump.transactions.distributed.saga import SagaMachine, SagaStep
-from turbopump.transactions.distributed.tcc import TccMachine
-from turbopump.transactions.distributed.xa import XaMachine
+from turbopump.transactions.distributed.tcc import TccMachine, TccState
+from turbopump.transactions.distributed.xa import XaMachine, XaState
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -77,6 +77,11 @@ def hunt(bug: PlantedBug, first: int = 0, most: int = 0) -> int | None:
 
 def _replaced(owner: object, name: str, by: Any) -> Plant:
     return lambda: mock.patch.object(owner, name, by)
+
+
+def _stepped(machine: Any, state: Any, event: type, by: Any) -> Plant:
+    """Replaces what a machine does with an event."""
+    return lambda: mock.patch.dict(machine._STEPS, {(state, event): by})
 
 
 # act, then decide
@@ -237,9 +242,21 @@ BUGS: Sequence[PlantedBug] = (
     PlantedBug("forget the lease", _replaced(SimulatedJournal, "append", _append_always), 200),
     PlantedBug("abort by age without asking", _replaced(Client, "ask_for_abort", _abort_by_age), 200),
     PlantedBug("do not ask the last resource", _replaced(gids, "may_last_resource_decide", _never), 200),
-    PlantedBug("roll back when in doubt", _replaced(XaMachine, "_in_doubt", _roll_back_in_doubt), 200),
-    PlantedBug("take silence for Yes", _replaced(XaMachine, "_voted", _take_silence_for_yes), 200),
-    PlantedBug("cancel only known tries", _replaced(TccMachine, "_tried", _forget_unknown_tries), 200),
+    PlantedBug(
+        "roll back when in doubt",
+        _stepped(XaMachine, XaState.DECIDING, DecisionUnknown, _roll_back_in_doubt),
+        200,
+    ),
+    PlantedBug(
+        "take silence for Yes",
+        _stepped(XaMachine, XaState.PREPARING, BranchAnswered, _take_silence_for_yes),
+        200,
+    ),
+    PlantedBug(
+        "cancel only known tries",
+        _stepped(TccMachine, TccState.TRYING, BranchAnswered, _forget_unknown_tries),
+        200,
+    ),
     PlantedBug("confirm without the fence", _replaced(Database, "confirm", _confirm_without_fence), 200),
     PlantedBug("cancel without a mark", _replaced(Database, "cancel", _cancel_without_mark), 200),
     PlantedBug("compensate in any order", _replaced(SagaMachine, "_next_to_undo", _any_to_undo), 200),

@@ -170,6 +170,8 @@ class Network:
         self.doubles = 0.0
         self.cut: set[str] = set()
         """Processes that cannot reach the TC."""
+        self.deaf: set[str] = set()
+        """Processes that reach the TC, and get no answer."""
         self.under_way: set[asyncio.Task[Any]] = set()
 
     async def carry(
@@ -192,7 +194,8 @@ class Network:
             late = self._chance.choice((0.001, 0.05, 1.0, 20.0, 60.0))
             self._keep(asyncio.ensure_future(self._deliver(ask, late)))
         answer = await asyncio.shield(delivery)
-        if self._chance.random() < self.loss:
+        is_deaf = process is not None and process.name in self.deaf
+        if is_deaf or self._chance.random() < self.loss:
             await asyncio.sleep(self._chance.choice((0.5, 2.0)))
             raise lost()
         return answer

@@ -1,8 +1,8 @@
 """The coordinator (TC) of the world: the broker's request handler and book on a log that loses its end.
 
-The handler, the book, its changes and its upkeep are the broker's own. The log is a list of encoded changes: a
-sync makes them last, a crash loses some of those that were not synced, and retention writes the book again as it
-is.
+The handler, the book, its changes and its upkeep are the broker's own. The log is a list of encoded changes:
+a sync makes them last, a crash loses some of those that were not synced, and retention writes the book again
+as it is.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class SimulatedChangeLog:
             if self._sync is None:
                 self._sync = asyncio.get_running_loop().create_future()
                 self._end = len(self.disk)
-                asyncio.get_running_loop().call_later(self._chance.choice((0.001, 0.005, 0.02)), self._done)
+                asyncio.get_running_loop().call_later(self._chance.choice((0.001, 0.01, 0.1, 0.5)), self._done)
             await asyncio.shield(self._sync)
 
     def _done(self) -> None:

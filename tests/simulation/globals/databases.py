@@ -2,8 +2,8 @@
 
 What is committed or prepared survives a crash, what is active does not. A branch that is prepared over a
 connection that still lives can be ended by others only where the database detaches it, as PostgreSQL does and
-MariaDB does not. The fence is the rule of `transactions/fence.py` over a dictionary, in the transaction of its
-work. Each effect is noted, in order, for the judge.
+MariaDB does not. The fence is the rule of `transactions/fence.py` over a dictionary, in the transaction of
+its work. Each effect is noted, in order, for the judge.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that was committed in a database: what, for which branch of which transaction, in which order."""
+    """Something that was committed in a database, and its number in the order of all."""
 
     number: int
     gid: str

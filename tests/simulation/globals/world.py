@@ -81,8 +81,8 @@ class GlobalsWorld:
         await self._forget()
 
     async def _open_transactions(self) -> None:
-        for _ in range(self.chance.randint(6, 14)):
-            await asyncio.sleep(self.chance.uniform(0, 6.0))
+        for _ in range(self.chance.randint(8, 30)):
+            await asyncio.sleep(self.chance.uniform(0, 4.0))
             alive = [one for one in self.clients if one.process.is_alive]
             if alive:
                 plan = self._any_plan()
@@ -161,10 +161,11 @@ class GlobalsWorld:
             self._crash_database,
             self._kill_tc,
             self._cut_client,
+            self._cut_client,
             self.tc.rewrite,
         ]
         while True:
-            await asyncio.sleep(self.chance.expovariate(1 / 4.0))
+            await asyncio.sleep(self.chance.expovariate(1 / 2.5))
             self.chance.choice(faults)()
             if self.chance.random() < 0.01:
                 self._let_a_day_pass()
@@ -200,9 +201,10 @@ class GlobalsWorld:
 
     def _cut_client(self) -> None:
         name = self.chance.choice(self.clients).process.name
-        log.info("%s is cut off from the TC", name)
-        self.network.cut.add(name)
-        self._later(self.chance.choice((1.0, 12.0, 40.0)), lambda: self.network.cut.discard(name))
+        cut = self.chance.choice((self.network.cut, self.network.deaf))
+        log.info("%s is cut off from the TC%s", name, " one way" if cut is self.network.deaf else "")
+        cut.add(name)
+        self._later(self.chance.choice((1.0, 12.0, 40.0)), lambda: cut.discard(name))
 
     def _let_a_day_pass(self) -> None:
         log.info("a day passes")
@@ -257,6 +259,7 @@ class GlobalsWorld:
         log.info("faults stop")
         self.network.loss = self.network.doubles = 0.0
         self.network.cut.clear()
+        self.network.deaf.clear()
         self.tc.start()
         for database in self.databases.values():
             database.is_up = True

@@ -209,7 +209,7 @@ async def test_without_access_control_a_name_server_checks_nothing() -> None:
 @virtual
 async def test_a_broker_registers_with_its_inner_credentials() -> None:
     """And one without them is refused, with a warning of the name server."""
-    from tests.unit.broker.server import CONFIG as BROKER_CONFIG
+    from tests.unit.broker.desk import CONFIG as BROKER_CONFIG
     from tests.unit.guard.kit import guarded
 
     from turbopump.broker.config import BrokerConfig, NameServerConfig
@@ -246,7 +246,7 @@ async def test_changes_of_a_name_server_leave_audit_lines() -> None:
     assert [
         (line["user"], line["address"], line["what"]) for line in lines if line["event"] == "changed"
     ] == [
-        ("root", TOOL, "PUT_KV_CONFIG: Update on Cluster:DefaultCluster; namespace=N; key=k; value=v"),
+        ("root", TOOL, "PUT_KV_CONFIG: Update on Cluster:DefaultCluster; namespace=N; key=k; value=******"),
         ("root", TOOL, "UPDATE_NAMESRV_CONFIG: orderMessageEnable=true"),
         ("root", TOOL, "WIPE_WRITE_PERM_OF_BROKER: Update on Cluster:DefaultCluster; brokerName=b"),
     ]

@@ -212,12 +212,12 @@ class Drive:
 
     async def _call(self, call: CallBranch) -> None:
         try:
-            async with asyncio.timeout(self._call_timeout_s):
+            async with asyncio.timeout(self._call_timeout_s) as limit:
                 answer = await self._participant(call)
-        except TimeoutError:
-            answer = _answer(call, BranchVerdict.FAILED, f"no answer in {self._call_timeout_s:g} s")
         except Exception as error:
             answer = answer_of_error(call, error)
+            if limit.expired():
+                answer = _answer(call, BranchVerdict.FAILED, f"no answer in {self._call_timeout_s:g} s")
         if len(answer.data.encode()) > MAX_DATA_BYTES:
             reason = f"its result must have at most {MAX_DATA_BYTES} bytes, got {len(answer.data.encode())}"
             answer = _answer(call, BranchVerdict.FAILED, reason)

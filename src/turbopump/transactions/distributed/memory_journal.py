@@ -139,9 +139,10 @@ class MemoryJournal:
         """Tells whether this request was carried out before, and its answer was lost."""
         if state is not stored.state:
             return False
-        if length < len(stored.records):
-            return [replace(one, at_ms=0) for one in stored.records[length:]] == list(records)
-        return stored.state is GlobalState.ENDED and not records
+        if not records:
+            return stored.state is GlobalState.ENDED and length == len(stored.records)
+        is_last = len(stored.records) - length == len(records)
+        return is_last and [replace(one, at_ms=0) for one in stored.records[length:]] == list(records)
 
     async def decide(
         self,
@@ -157,6 +158,8 @@ class MemoryJournal:
         if known is None:
             if decision is GlobalDecision.COMMIT and not deadline_ms:
                 raise InvalidParameter(f"a commit of {gid}, which was not opened, must have a deadline")
+            if decision is GlobalDecision.ABORT:
+                deadline_ms = 0  # of whoever asks: that of a late commit is not known
             known = self._new(gid, kind, now_ms, deadline_ms)
             by = self.owner
             if decision is GlobalDecision.COMMIT and 0 < deadline_ms <= now_ms:

@@ -290,6 +290,7 @@ class ThreePhaseAgent:
         """Keeps the final state, then has the branch carry it out."""
         self.state = _STATES[decision]
         self.asking = Asking.NOBODY
+        self._timer += 1  # it waits for nothing any more
         keep = KeepState(self.state)
         return [keep] if self._is_preparing else [keep, self._end_branch()]
 

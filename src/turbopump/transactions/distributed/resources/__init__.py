@@ -7,6 +7,6 @@ take part: its commit is the decision. What is done when is decided elsewhere.
 
 from turbopump.transactions.distributed.resources.last import SqliteLastBranch, SqliteLastResource
 from turbopump.transactions.distributed.resources.resource import XaBranch, XaResource
-from turbopump.transactions.distributed.resources.values import PreparedBranch, Vote
+from turbopump.transactions.distributed.resources.values import BranchVote, PreparedBranch
 
-__all__ = ["PreparedBranch", "SqliteLastBranch", "SqliteLastResource", "Vote", "XaBranch", "XaResource"]
+__all__ = ["BranchVote", "PreparedBranch", "SqliteLastBranch", "SqliteLastResource", "XaBranch", "XaResource"]

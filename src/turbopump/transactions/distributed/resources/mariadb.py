@@ -10,8 +10,8 @@ from turbopump.transactions.distributed.gids import Xid
 from turbopump.transactions.distributed.resources.phases import BranchEnd, BranchMark
 from turbopump.transactions.distributed.resources.session import Session
 from turbopump.transactions.distributed.resources.values import (
+    BranchVote,
     PreparedBranch,
-    Vote,
     mariadb_literal,
     read_mariadb,
 )
@@ -36,13 +36,13 @@ class MariaXa:
         await session.execute(f"XA START {mariadb_literal(xid)}")
         return BranchMark(counters=await _counters(session))
 
-    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> Vote:
+    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> BranchVote:
         now = await _counters(session)
         done = {name: count - mark.counters.get(name, 0) for name, count in now.items()}
         if done.pop("handler_rollback", 0):
             raise Declined(FAILED)
         await session.execute(f"XA END {mariadb_literal(xid)}")
-        return Vote.YES if any(done.values()) else Vote.READ_ONLY
+        return BranchVote.YES if any(done.values()) else BranchVote.READ_ONLY
 
     async def prepare(self, session: Session, xid: Xid) -> None:
         await session.execute(f"XA PREPARE {mariadb_literal(xid)}")

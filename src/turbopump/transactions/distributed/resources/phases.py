@@ -7,7 +7,7 @@ from typing import Protocol
 
 from turbopump.transactions.distributed.gids import Xid
 from turbopump.transactions.distributed.resources.session import Session
-from turbopump.transactions.distributed.resources.values import PreparedBranch, Vote
+from turbopump.transactions.distributed.resources.values import BranchVote, PreparedBranch
 
 
 class BranchEnd(Enum):
@@ -35,7 +35,7 @@ class XaDialect(Protocol):
 
     async def begin(self, session: Session, xid: Xid, lock_timeout_s: float | None) -> BranchMark: ...
 
-    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> Vote:
+    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> BranchVote:
         """Returns the vote before anything is prepared. Raises Declined where a statement has failed."""
         ...
 

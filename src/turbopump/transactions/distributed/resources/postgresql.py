@@ -10,8 +10,8 @@ from turbopump.transactions.distributed.gids import Xid
 from turbopump.transactions.distributed.resources.phases import BranchEnd, BranchMark
 from turbopump.transactions.distributed.resources.session import Session
 from turbopump.transactions.distributed.resources.values import (
+    BranchVote,
     PreparedBranch,
-    Vote,
     postgresql_literal,
     read_postgresql,
 )
@@ -38,7 +38,7 @@ class PostgresXa:
         answer = await session.begin(f"SELECT {timeout}CAST(now() AS text)")
         return BranchMark(transaction=answer.rows[0][-1])
 
-    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> Vote:
+    async def vote(self, session: Session, xid: Xid, mark: BranchMark) -> BranchVote:
         """Returns whether the branch has written something. Raises Declined if it cannot be committed."""
         try:
             answer = await session.execute("SELECT CAST(now() AS text), txid_current_if_assigned() IS NULL")
@@ -49,7 +49,7 @@ class PostgresXa:
         ((transaction, is_read_only),) = answer.rows
         if transaction != mark.transaction:
             raise Declined("the transaction of this branch was ended inside of the block, by SQL")
-        return Vote.READ_ONLY if is_read_only else Vote.YES
+        return BranchVote.READ_ONLY if is_read_only else BranchVote.YES
 
     async def prepare(self, session: Session, xid: Xid) -> None:
         answer = await session.execute(f"PREPARE TRANSACTION {postgresql_literal(xid)}")

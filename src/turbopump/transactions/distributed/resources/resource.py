@@ -27,7 +27,7 @@ from turbopump.transactions.distributed.resources.mariadb import MariaXa
 from turbopump.transactions.distributed.resources.phases import BranchEnd, BranchMark, XaDialect
 from turbopump.transactions.distributed.resources.postgresql import PostgresXa
 from turbopump.transactions.distributed.resources.session import ConnectionOpener, Session
-from turbopump.transactions.distributed.resources.values import PreparedBranch, Vote, checked_xid
+from turbopump.transactions.distributed.resources.values import BranchVote, PreparedBranch, checked_xid
 from turbopump.transactions.errors import Declined, Later, Parked
 
 T = TypeVar("T")
@@ -265,12 +265,12 @@ class XaBranch:
         self._state = _BranchState.ACTIVE
         self._xa = resource.dialect(session)
 
-    async def prepare(self) -> Vote:
+    async def prepare(self) -> BranchVote:
         """CanCommit: prepares and votes. A No is raised: Declined, or the error of the database."""
         self._must_be(_BranchState.ACTIVE)
         await self._session.flush()
         vote = await self._xa.vote(self._session, self.xid, self._mark)
-        if vote is Vote.READ_ONLY:
+        if vote is BranchVote.READ_ONLY:
             await self._xa.roll_back_active(self._session, self.xid)
             await self._ended()
             return vote

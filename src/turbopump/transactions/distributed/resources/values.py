@@ -15,7 +15,7 @@ from turbopump.transactions.distributed.gids import FORMAT_ID, MAX_BRANCH_NAME, 
 MAX_GID_BYTES = 64  # of a gtrid in XA
 
 
-class Vote(Enum):
+class BranchVote(Enum):
     """How a participant answers CanCommit. A No is raised, as Declined or as the error of the database."""
 
     YES = "yes"
