@@ -180,7 +180,7 @@ class Broker:
 
     def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
         """Returns the networks with TLS where it is configured, and keeps their certificates current."""
-        networks = networks_of(self.config.tls, self._network, self._disk)
+        networks = networks_of(self.config.tls, self._network, self._disk, self.config.listening.proxies)
         for warning in (*networks.warnings, *self._clear_text(networks)):
             log.warning(warning)
         tasks = Tasks(log)
