@@ -102,7 +102,7 @@ NAME_SERVER_KEYS = {
     "proxyProtocolFrom": (
         "",
         "proxies on whose word the address of a client is believed, by the PROXY protocol (1 and 2): IP "
-        "addresses or networks, but not all, separated by ;"
+        "addresses or networks, but not all, separated by ;",
     ),
     "nameServerReads": (
         "`open`",

@@ -61,7 +61,7 @@ class PolicyEntry:
         return f"{self.decision.text} {actions} on {self.resource}{addresses}"
 
 
-class EntryIndex:
+class PolicyIndex:
     """Entries by the names they are about, so that a decision does not look at all of them.
 
     3 us instead of 190 for a user with 1,000 entries, whether it is allowed or not.
@@ -98,13 +98,13 @@ class Policies:
 
     custom: tuple[PolicyEntry, ...] = ()
     default: tuple[PolicyEntry, ...] = ()
-    _indexes: list[EntryIndex] = field(default_factory=list, init=False, repr=False, compare=False)
+    _indexes: list[PolicyIndex] = field(default_factory=list, init=False, repr=False, compare=False)
     """Made when the first decision is asked for; they stay when other users change."""
 
     def about(self, resource: Resource) -> Iterator[list[PolicyEntry]]:
         """Yields the custom entries that may be about a resource, then the default ones."""
         if not self._indexes:
-            self._indexes.extend((EntryIndex(self.custom), EntryIndex(self.default)))
+            self._indexes.extend((PolicyIndex(self.custom), PolicyIndex(self.default)))
         for index in self._indexes:
             yield index.about(resource)
 
