@@ -18,20 +18,27 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from turbopump.auth.access import Source, UserAccess
+from turbopump.auth.account_access import AccountAccess
+from turbopump.auth.accounts import read_accounts
 from turbopump.auth.book import UserBook
 from turbopump.auth.needs import needs_of
 from turbopump.auth.signature import Credentials
 from turbopump.broker.config import BrokerConfig, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
+from turbopump.compiled import twins
+from turbopump.guard.failures import FailedSignatures, SignedNames
+from turbopump.guard.quotas import UserQuotas
+from turbopump.guard.signed_sends import SignedSends
 from turbopump.protocol import command, frame, ids, properties, record
 from turbopump.protocol.bodies import AclEntry, AclInfo, AclPolicy, UserInfo
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.hashing import index_hash
 from turbopump.protocol.headers.send import SEND_V2_DECODER
+from turbopump.remoting.connection import Connection
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
@@ -81,7 +88,13 @@ async def measure(names: list[str], rounds: int) -> None:
     shutil.rmtree(home, ignore_errors=True)
     try:
         async with store_in(home / "store") as store, broker_in(home / "broker") as connect:
-            steps = [*protocol_steps(), *access_steps(), *store_steps(store), *event_steps(connect)]
+            steps = [
+                *protocol_steps(),
+                *access_steps(),
+                *signed_steps(),
+                *store_steps(store),
+                *event_steps(connect),
+            ]
             steps = [step for step in steps if not names or any(name in step.name for name in names)]
             costs: dict[str, list[float]] = {step.name: [] for step in steps}
             for _ in range(rounds):
@@ -144,6 +157,35 @@ def access_steps() -> Iterator[Step]:
     yield Step("  identify", BATCH, lambda: [access.identify(request, source) for request in requests])
     yield Step("  needs_of", BATCH, lambda: [needs_of(request, cluster) for request in requests])
     yield Step("  authorize", BATCH, lambda: [access.authorize(identity, needs, source) for _ in requests])
+
+
+def signed_steps() -> Iterator[Step]:
+    """The whole check of signed plain sends that are stored together, with users and with accounts."""
+    compiled = twins()
+    if compiled is None:
+        return
+    entry = AclEntry(resource=f"Topic:{TOPIC}", actions=["Pub"], decision="Allow")
+    book = UserBook().created("client-1", UserInfo(password="12345678"), by_super=True)
+    acl = AclInfo(policies=[AclPolicy(entries=[entry])])
+    users = UserAccess(book.granted("User:client-1", acl, by_super=True))
+    account = {"accessKey": "client-1", "secretKey": "12345678", "topicPerms": [f"{TOPIC}=PUB"]}
+    white = ["10.1.2.*", "10.9.9.9"]
+    accounts = AccountAccess(read_accounts({"accounts": [account], "globalWhiteRemoteAddresses": white}))
+    requests = [command.decode(one) for one in sends(BATCH, PROPERTIES)]
+    for request in requests:
+        request.ext = Credentials("client-1", "12345678").signed(request.ext, request.body)
+    event = b"".join(map(command.encode, requests))
+    connection, shown, source = cast(Connection, None), SignedNames(), Source("127.0.0.1")
+    for name, access in (("users", users), ("accounts and white addresses", accounts)):
+        checks = SignedSends(
+            compiled.signed_send, lambda access=access: access, "C", FailedSignatures(), UserQuotas({})
+        )
+        assert checks.prefix(connection, event, source, shown, 0.0) == len(event), "all of them pass"
+
+        def check(checks: SignedSends = checks) -> None:
+            checks.prefix(connection, event, source, shown, 0.0)
+
+        yield Step(f"signed send of 1 KiB, {name}", BATCH, check)
 
 
 def frames_of(packed_frames: Iterable[bytes]) -> list[Frame]:

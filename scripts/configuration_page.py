@@ -99,6 +99,11 @@ NAME_SERVER_KEYS = {
         "clients of a unit, at `/rocketmq/nsaddr-UNIT`. Empty: this one, at `bindAddress` or the "
         "primary local address; also `-n`",
     ),
+    "proxyProtocolFrom": (
+        "",
+        "proxies on whose word the address of a client is believed, by the PROXY protocol (1 and 2): IP "
+        "addresses or networks, but not all, separated by ;",
+    ),
     "nameServerReads": (
         "`open`",
         "with access control on: `open` lets everybody read routes, `signed` only known users",

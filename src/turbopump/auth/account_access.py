@@ -26,7 +26,7 @@ from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
 from turbopump.protocol.names import TRACE_TOPIC
 
-MAX_REMEMBERED = 16_384  # addresses, and whether they are white: about 3 MB
+MAX_REMEMBERED = 16_384  # addresses, and whether they are white, and needs that are met: about 3 MB each
 
 _OF_SUB = {
     ResourceType.TOPIC: frozenset({Action.SUB, Action.GET}),
@@ -56,7 +56,12 @@ class AccountAccess:
     def accounts(self, accounts: Accounts) -> None:
         self._accounts = accounts
         self._white: dict[str, bool] = {}
+        self._allowed: set[tuple[str, Need]] = set()
         self._identities = {key: Identity(key, one.is_unlimited) for key, one in accounts.by_key.items()}
+        self._signers = {
+            key: ((one.secret_key,), one.white_address if one.white_address.text else None, identity)
+            for (key, one), identity in zip(accounts.by_key.items(), self._identities.values(), strict=True)
+        }
 
     def identify(self, command: Command, source: Source) -> Identity:
         """Returns who sent a request: by a white address, the signature or the certificate.
@@ -92,13 +97,15 @@ class AccountAccess:
 
     def signer_of(self, name: str, signature: bytes, content: bytes, source: Source) -> Identity | None:
         """Returns the account whose secret signed this content; None: `identify` decides, by address too."""
-        accounts, address = self._accounts, source.address
-        account = accounts.by_key.get(name)
-        if account is None or account.white_address.matches(address):
+        signer = self._signers.get(name)
+        if signer is None:
             return None
-        if accounts.white and self._is_white(address):
+        secrets, white_address, identity = signer
+        if white_address is not None and white_address.matches(source.address):
             return None
-        return self._identities[name] if is_signature_of(content, (account.secret_key,), signature) else None
+        if self._accounts.white and self._is_white(source.address):
+            return None
+        return identity if is_signature_of(content, secrets, signature) else None
 
     def greeter(self, greeting: SignedGreeting) -> Identity | None:
         """Returns the account that signed the greeting of a slave; None: none did."""
@@ -154,12 +161,21 @@ class AccountAccess:
         if identity.by == BY_ADDRESS:
             _check_white(needs, code)
             return
-        account = self._accounts.by_key.get(identity.name)
-        if account is None:  # deleted since it was identified
-            raise NoPermission(f"No acl config for {identity.name}")
         for need in needs:
-            if not _is_met(account, need):
-                raise NoPermission(_refusal(account, need, code))
+            if (identity.name, need) not in self._allowed:
+                self._check(identity.name, need, code)
+
+    def _check(self, name: str, need: Need, code: int | None) -> None:
+        """Raises NoPermission for a need that is not met; remembers one that is."""
+        account = self._accounts.by_key.get(name)
+        if account is None:  # deleted since it was identified
+            raise NoPermission(f"No acl config for {name}")
+        if not _is_met(account, need):
+            raise NoPermission(_refusal(account, need, code))
+        if len(need.resource.name) <= MAX_REMEMBERED_NAME:
+            if len(self._allowed) >= MAX_REMEMBERED:
+                self._allowed.clear()
+            self._allowed.add((name, need))
 
     def explain(self, name: str, need: Need, source: Source) -> Explanation:
         """Returns whether and why an account may do something from an address."""

@@ -58,6 +58,11 @@ class ListenConfig:
     ha_address: str = _why("", "what slaves are told to connect to; empty: the advertised one")
     ha_port: int = _why(0, "replication port; 0: main port + 1")
     idle_seconds: int = _why(120, "a connection that is silent for this time is closed")
+    proxies: tuple[str, ...] = _why(
+        (),
+        "proxies on whose word the address of a client is believed, by the PROXY protocol (1 and 2); not on "
+        "the ports of replication, DLedger and HTTP",
+    )
 
 
 @dataclass(frozen=True, slots=True)

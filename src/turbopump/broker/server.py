@@ -174,7 +174,7 @@ class Broker:
 
     def _secure(self, stack: contextlib.AsyncExitStack) -> ServerNetworks:
         """Returns the networks with TLS where it is configured, and keeps their certificates current."""
-        networks = networks_of(self.config.tls, self._network, self._disk)
+        networks = networks_of(self.config.tls, self._network, self._disk, self.config.listening.proxies)
         for warning in (*networks.warnings, *clear_text_warnings(networks.settings)):
             log.warning(warning)
         tasks = Tasks(log)

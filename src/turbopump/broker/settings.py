@@ -42,6 +42,7 @@ from turbopump.broker.readers import (
 )
 from turbopump.guard.config import APACHE_KEYS, OWN_KEYS, AccessKey, TextNotAccepted
 from turbopump.protocol.conf import ConfigError
+from turbopump.remoting.proxied import proxies_of
 from turbopump.remoting.tls_settings import APACHE_NAMES, TlsKey
 from turbopump.remoting.tls_settings import KEYS as TLS_KEYS
 
@@ -435,6 +436,16 @@ def _reader(key: TlsKey) -> ValueReader:
     return ValueReader(key.accepts, read, key.show)
 
 
+def _proxies(text: str) -> tuple[str, ...]:
+    try:
+        return proxies_of(text)
+    except ValueError:
+        raise NotAccepted from None
+
+
+PROXIES = ValueReader("IP addresses or networks, but not all, separated by ;", _proxies, ";".join)
+
+
 _METRICS: dict[str, Setting] = {
     "metricsExporterType": Setting("metrics.exporter", EXPORTER, important=True),
     "metricsPromExporterHost": Setting("metrics.host", OPTIONAL_HOST),
@@ -465,6 +476,7 @@ def _access_reader(key: AccessKey) -> ValueReader:
 
 
 OURS |= _access(OWN_KEYS)
+OURS["proxyProtocolFrom"] = Setting("listening.proxies", PROXIES)
 OURS |= {key.name: Setting(f"tls.{key.field}", _reader(key)) for key in TLS_KEYS}
 
 SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | _access(APACHE_KEYS) | OURS

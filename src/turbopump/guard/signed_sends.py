@@ -56,13 +56,14 @@ class SignedSends:
         `shown`: what the connection has shown so far.
         """
         access, cluster, failures, quotas = self._access(), self._cluster, self._failures, self._quotas
-        at, last = 0, ""
+        # Asked once for all sends of the event, not for each: 0.1 of 3 us.
+        have_failed, have_quotas, at, last = bool(failures), bool(quotas), 0, ""
         while (row := self._read(data, at, MAX_FRAME)) is not None:
             size, name, signature, topic, content, body_size = row
             if len(topic) > MAX_REMEMBERED_NAME or content.find(REQUEST, 0, len(content) - body_size) >= 0:
                 break
             try:
-                if failures:
+                if have_failed:
                     failures.check(source.address, name, shown, now)
                 identity = access.signer_of(name, signature, content, source)
                 if identity is None:
@@ -71,7 +72,7 @@ class SignedSends:
                     failures.succeeded(source.address, name, shown)
                     last = name
                 access.authorize(identity, needs_of_send(topic, cluster), source)
-                is_counted = quotas and quotas.take(identity, body_size, connection, now)
+                is_counted = have_quotas and quotas.take(identity, body_size, connection, now)
             except Refused:
                 break
             at += size

@@ -13,10 +13,12 @@ from turbopump.guard.config import KEYS, SECRET_KEYS, AccessConfig, TextNotAccep
 from turbopump.protocol.addresses import MAX_PORT
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 from turbopump.remoting import tls_settings
+from turbopump.remoting.proxied import proxies_of
 from turbopump.remoting.tls_settings import TlsSettings
 
 PROTECTED = (
-    *("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "nameServerReads", "clusterName"),
+    *("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"),
+    *("nameServerReads", "clusterName", "proxyProtocolFrom"),
     *KEYS,
     *tls_settings.BY_NAME,
 )
@@ -83,6 +85,9 @@ class NamesrvConfig:
 
     cluster_name: str = "DefaultCluster"
     """The name of the cluster in policies such as `Cluster:DefaultCluster`."""
+
+    proxies: str = ""
+    """Proxies whose word about a client's address is believed, by the PROXY protocol."""
 
     access: AccessConfig = field(default_factory=AccessConfig)
     tls: TlsSettings = field(default_factory=TlsSettings)
@@ -188,6 +193,14 @@ def _reads(entry: ConfEntry) -> str:
     return value
 
 
+def _proxies(entry: ConfEntry) -> str:
+    try:
+        return ";".join(proxies_of(entry.value))
+    except ValueError:
+        why = f"must be IP addresses or networks, but not all, separated by ;, got {entry.value!r}"
+        raise ConfigError(why, entry.key, entry.line) from None
+
+
 def _plain(entry: ConfEntry) -> str:
     return entry.value.strip()
 
@@ -220,10 +233,11 @@ SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
     "namesrvAddr": ("name_servers", _plain),
     "nameServerReads": ("name_server_reads", _reads),
     "clusterName": ("cluster_name", _plain),
+    "proxyProtocolFrom": ("proxies", _proxies),
 }
 """Property name to field and reader, but for the keys of access control, which brokers have too.
 
-`httpPort`, `namesrvAddr` and `nameServerReads` are Turbopump's, the others Apache's.
+`httpPort`, `namesrvAddr`, `nameServerReads` and `proxyProtocolFrom` are Turbopump's, the others Apache's.
 """
 
 WITHOUT_EFFECT = frozenset(

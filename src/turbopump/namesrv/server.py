@@ -24,6 +24,7 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.http import TEXT, HttpServer, name_server_pages
 from turbopump.remoting.limits import Limits, connections_within
+from turbopump.remoting.proxied import proxies_of
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.remoting.tls import networks_of
@@ -63,7 +64,7 @@ class NameServer:
         )
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
         self._network = network
-        self._networks = networks_of(config.tls, network, disk)
+        self._networks = networks_of(config.tls, network, disk, proxies_of(config.proxies))
         for warning in self._networks.warnings:
             log.warning(warning)
         self._control = self._access_control(config, disk)

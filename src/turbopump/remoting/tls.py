@@ -19,6 +19,7 @@ from typing import cast
 from turbopump.remoting.certificate_user import user_of
 from turbopump.remoting.connection import TLS_HANDSHAKE, peer_address
 from turbopump.remoting.pending import PendingConnections
+from turbopump.remoting.proxied import ProxiedNetwork
 from turbopump.remoting.tls_contexts import TlsContexts
 from turbopump.remoting.tls_layer import TlsLayer
 from turbopump.remoting.tls_settings import Mode, TlsSettings
@@ -43,7 +44,7 @@ class ServerNetworks:
     pages: Network
     """The network for HTTP."""
     contexts: TlsContexts | None
-    """None: TLS is not used, and all three are the network below."""
+    """None: TLS is not used."""
 
     @property
     def settings(self) -> TlsSettings | None:
@@ -72,19 +73,28 @@ class ServerNetworks:
             await self.contexts.watch(clock, workers)
 
 
-def networks_of(settings: TlsSettings, network: Network, disk: Disk) -> ServerNetworks:
-    """Returns the networks of a server. Raises ConfigError for settings or files that cannot be used."""
+def networks_of(
+    settings: TlsSettings, network: Network, disk: Disk, proxies: Sequence[str] = ()
+) -> ServerNetworks:
+    """Returns the networks of a server; `proxies`: addresses that name their clients by the PROXY protocol.
+
+    Raises ConfigError for settings or files that cannot be used.
+    """
     contexts = TlsContexts(settings, disk)
     settings = contexts.settings
+    for_clients = ProxiedNetwork(network, proxies) if proxies else network
     if contexts.server is None and contexts.client is None:
-        return ServerNetworks(network, network, network, None)
+        return ServerNetworks(for_clients, network, network, None)
     pending = PendingConnections()
 
-    def made(mode: Mode, plain_peers: tuple[str, ...] = ()) -> TlsNetwork:
-        return TlsNetwork(network, contexts, pending, mode, plain_peers)
+    def made(below: Network, mode: Mode, plain_peers: tuple[str, ...] = ()) -> TlsNetwork:
+        return TlsNetwork(below, contexts, pending, mode, plain_peers)
 
     return ServerNetworks(
-        made(settings.mode), made(settings.mode, settings.plain_peers), made(settings.http_mode), contexts
+        made(for_clients, settings.mode),
+        made(network, settings.mode, settings.plain_peers),
+        made(network, settings.http_mode),
+        contexts,
     )
 
 

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from turbopump.protocol import (
     ledger,
     names,
     properties,
+    proxy_head,
     record,
 )
 from turbopump.protocol.command import Command, decode, encode
@@ -369,7 +371,41 @@ JSON_WORDS = (
 )
 PROPERTY_WORDS = (b"\x01", b"\x02", b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"\x02\x02", b"\xc3")
 
+
+def proxy_heads(data: bytes) -> None:
+    """A head is read the same whatever follows it, and as nothing while its end has not come."""
+    if not proxy_head.may_be_head(data):
+        return
+    head = proxy_head.read_head(data)
+    if head is None:
+        return
+    assert 0 < head.size <= len(data)
+    assert proxy_head.read_head(data[: head.size] + b"more") == head
+    for at in (head.size // 2, head.size - 1):
+        assert at == 0 or proxy_head.read_head(data[:at]) is None
+    if head.client is not None:
+        ip_address(head.client[0])
+        assert 0 <= head.client[1] <= 65_535
+
+
+def _proxy_heads() -> Iterator[bytes]:
+    yield b"PROXY TCP4 10.1.2.3 10.0.0.5 51234 10911\r\n\0\0\0\x10"
+    yield b"PROXY TCP6 2001:db8::7 ::1 0 65535\r\n"
+    yield b"PROXY UNKNOWN\r\n"
+    four = bytes((10, 1, 2, 3, 10, 0, 0, 5, 0, 1, 0, 2))
+    yield proxy_head.SIGNATURE + b"\x21\x11\x00\x0c" + four
+    yield proxy_head.SIGNATURE + b"\x21\x11\x00\x10" + four + b"\x03\x00\x01a"
+    yield proxy_head.SIGNATURE + b"\x21\x21\x00\x24" + bytes(36)
+    yield proxy_head.SIGNATURE + b"\x20\x00\x00\x00"
+
+
 TARGETS = {
+    "proxy-heads": Target(
+        proxy_heads,
+        _proxy_heads,
+        (BrokenFrame,),
+        (proxy_head.SIGNATURE, b"TCP4", b"TCP6", b"UNKNOWN", b"\r\n"),
+    ),
     "frames": Target(frames, _streams, (BrokenFrame,)),
     "command-json": Target(command_json, _json_headers, (BrokenFrame,), JSON_WORDS),
     "command-binary": Target(command_binary, _binary_headers, (BrokenFrame,)),

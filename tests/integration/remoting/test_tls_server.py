@@ -12,7 +12,7 @@ import uvloop
 from tests.integration.remoting.test_sockets import Peer
 from tests.unit.remoting.tls_kit import certificates, client_context
 
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import Command, encode
 from turbopump.remoting.client import Client
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.remoting.server import Server
@@ -53,8 +53,8 @@ def echo(request: Request[None]) -> Answer:
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: TlsSettings) -> AsyncIterator[tuple[Server, int]]:
-    networks = networks_of(settings, SystemNetwork(), SystemDisk())
+async def serving(settings: TlsSettings, proxies: tuple[str, ...] = ()) -> AsyncIterator[tuple[Server, int]]:
+    networks = networks_of(settings, SystemNetwork(), SystemDisk(), proxies)
     server = Server(Router({1: Route(None, echo)}), networks.requests, SystemClock())
     watch = asyncio.ensure_future(networks.watch(SystemClock()))
     try:
@@ -237,4 +237,35 @@ def test_a_server_that_does_not_answer_a_hello_is_given_up(make_loop: MakeLoop, 
         await client.close()
         silent.close()
 
+    run(make_loop, scene())
+
+
+@LOOPS
+def test_the_head_of_a_proxy_names_the_client_before_tls_and_without_it(
+    make_loop: MakeLoop, pem: Path
+) -> None:
+    head = b"PROXY TCP4 10.1.2.3 10.0.0.1 5 6\r\n"
+
+    async def named(port: int, *, with_tls: bool) -> tuple[str, int]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        if with_tls:
+            await writer.start_tls(client_context())
+        writer.write(encode(Command(1, 1, body=b"x")))
+        assert await reader.readexactly(4)
+        (connection,) = server.connections
+        found = connection.peer
+        writer.close()
+        while server.connections:  # noqa: ASYNC110 - the other side closes
+            await asyncio.sleep(0.01)
+        return found
+
+    async def scene() -> None:
+        nonlocal server
+        for proxies, expected in ((("127.0.0.0/8",), ("10.1.2.3", 5)),):
+            async with serving(settings(pem, server_mode="permissive"), proxies) as (server, port):
+                assert await named(port, with_tls=False) == expected
+                assert await named(port, with_tls=True) == expected
+
+    server: Server
     run(make_loop, scene())

@@ -324,3 +324,26 @@ def test_an_account_whose_list_names_the_trace_topic_sends_traces_by_its_list() 
         else:
             text = "No default permission for topic:RMQ_SYS_TRACE_TOPIC"
             assert refusal(access.authorize, identity, (trace,), HERE) == text
+
+
+def test_what_was_allowed_is_forgotten_when_the_accounts_change() -> None:
+    row = {"accessKey": "normal1", "secretKey": SECRET, "topicPerms": ["T=PUB"]}
+    access = AccountAccess(read_accounts({"accounts": [row]}))
+    identity, need = access.identify(signed("normal1"), HERE), topic("T", Action.PUB)
+    for _ in range(2):
+        access.authorize(identity, (need,), HERE)
+    access.accounts = read_accounts({"accounts": [row | {"topicPerms": ["T=DENY"]}]})
+    assert refusal(access.authorize, identity, (need,), HERE) == "No default permission for topic:T"
+    access.accounts = read_accounts({"accounts": []})
+    assert refusal(access.authorize, identity, (need,), HERE) == "No acl config for normal1"
+
+
+def test_the_number_of_remembered_permissions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REMEMBERED", 3)
+    row = {"accessKey": "normal1", "secretKey": SECRET, "defaultTopicPerm": "PUB"}
+    access = AccountAccess(read_accounts({"accounts": [row]}))
+    for number in range(10):
+        access.authorize(Identity("normal1"), (topic(f"T{number}", Action.PUB),), HERE)
+        assert len(access._allowed) <= 3
+    access.authorize(Identity("normal1"), (topic("x" * 256, Action.PUB),), HERE)
+    assert len(access._allowed) <= 3

@@ -33,11 +33,13 @@ from tests.unit.guard.kit import (
 
 from turbopump.auth.needs import NEEDS
 from turbopump.auth.signature import Credentials
+from turbopump.broker.config import change
 from turbopump.guard.config import KEYS, SECRET_KEYS, AccessConfig
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.command import Command, encode
 
 NO_PERMISSION = 16
+AUDIT = "/store/config/access-audit.jsonl"
 
 FOREIGN: dict[str, Any] = {
     **letters("T"),
@@ -241,6 +243,35 @@ async def test_hole_a_source_address_is_taken_from_a_proxy_line_that_anybody_sen
         assert b'"code":0' not in received
         received = await spoken(desk, send)
         assert b"from 127.0.0.1, no matched policies" in received
+
+
+@virtual
+async def test_the_client_behind_a_named_proxy_is_the_one_that_counts() -> None:
+    """For addresses in policies, back-off, quotas and audit lines."""
+    config = change(guarded(authUserQuotas="alice:connections=1"), "proxyProtocolFrom", "127.0.0.0/8")
+    async with guarded_broker(config) as desk:
+        entry = {"resource": "Topic:T", "actions": ["Pub"], "sourceIps": ["10.1.2.0/24"], "decision": "Allow"}
+        body = json.dumps({"policies": [{"policyType": "Custom", "entries": [entry]}]}).encode()
+        await desk.done(ROOT, Code.AUTH_CREATE_ACL, {"subject": "User:alice"}, body)
+        fields = {name: str(value) for name, value in letters("T").items()}
+
+        def send(who: Credentials) -> bytes:
+            return encode(Command(Code.SEND_MESSAGE_V2, 1, ext=who.signed(fields, b"x"), body=b"x"))
+
+        def head(address: str) -> bytes:
+            return f"PROXY TCP4 {address} 10.0.0.1 5 10911\r\n".encode()
+
+        assert b'"code":0' in await spoken(desk, head("10.1.2.3") + send(ALICE))
+        assert b"from 10.1.3.3, no matched policies" in await spoken(desk, head("10.1.3.3") + send(ALICE))
+        assert b"from 127.0.0.1, no matched policies" in await spoken(desk, send(ALICE))
+        wrong = Credentials("alice", "a guess")
+        held = await spoken(desk, head("10.1.2.9") + send(wrong) * 7)
+        assert b"6 requests of this user from 10.1.2.9 failed" in held
+        assert b'"code":0' in await spoken(desk, head("10.1.2.3") + send(ALICE))
+        await asyncio.sleep(1)
+        lines = [json.loads(line) for line in desk.desk.disk.read(AUDIT).splitlines()]
+        refused = {line["address"] for line in lines if line["event"] == "refused"}
+        assert refused == {"10.1.3.3", "127.0.0.1", "10.1.2.9"}
 
 
 @virtual

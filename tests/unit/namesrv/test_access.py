@@ -1,9 +1,10 @@
 """A name server with access control: who may change routes, values and settings, and who may read them."""
 
+import asyncio
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.kit import virtual
@@ -16,7 +17,8 @@ from turbopump.namesrv.server import NameServer
 from turbopump.pipelines.source.broker_client import BrokerClient
 from turbopump.pipelines.source.settings import ClusterAccess
 from turbopump.protocol.codes import RequestCode as Code
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import Command, encode
+from turbopump.protocol.conf import ConfigError
 from turbopump.protocol.errors import AccessRefused
 from turbopump.protocol.headers.base import Header
 from turbopump.protocol.names import (
@@ -187,6 +189,33 @@ async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
     async with GuardedNameServer(disk=server.disk) as again:
         refused = await again.ask(ALICE, Code.GET_NAMESRV_CONFIG)
         assert "has no permission" in (refused.remark or "")
+
+
+@virtual
+async def test_a_name_server_knows_the_client_behind_a_named_proxy() -> None:
+    config, unknown = configure(CONFIG, f"proxyProtocolFrom={TOOL}")
+    assert unknown == []
+    async with Desk(config) as desk:
+        heard = PlayedClient()
+        await desk.network.at(TOOL).connect(lambda: heard, IP, 9876)
+        head = b"PROXY TCP4 10.1.2.3 10.0.0.9 5 9876\r\n"
+        heard.transport.write(head + encode(Command(Code.GET_NAMESRV_CONFIG, 1, ext=ALICE.signed({}, b""))))
+        await asyncio.sleep(1)
+        lines = [json.loads(line) for line in desk.disk.read("/data/access-audit.jsonl").splitlines()]
+        assert [line["address"] for line in lines if line["event"] == "refused"] == ["10.1.2.3"]
+        changed = await desk.ask(ROOT, Code.UPDATE_NAMESRV_CONFIG, {}, b"proxyProtocolFrom=10.0.0.1")
+        assert changed.remark == "Can not update config in black list."
+
+
+class PlayedClient(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+
+@pytest.mark.parametrize("text", ["10.0.0", "0.0.0.0/0"])
+def test_a_proxy_of_a_name_server_is_an_address_and_not_everybody(text: str) -> None:
+    with pytest.raises(ConfigError, match="proxyProtocolFrom: must be IP addresses or networks, but not all"):
+        configure(CONFIG, f"proxyProtocolFrom={text}")
 
 
 @virtual
