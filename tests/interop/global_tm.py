@@ -12,11 +12,22 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from turbopump.client.message import Message
-from turbopump.transactions.aio import Aborted, Coordinator, InDoubt, Retry, Saga, XaResource
+from turbopump.protocol.errors import Refused
+from turbopump.transactions.aio import (
+    Aborted,
+    Coordinator,
+    Declined,
+    InDoubt,
+    Retry,
+    Saga,
+    Tcc,
+    XaResource,
+)
 from turbopump.transactions.distributed import journal
 from turbopump.transactions.distributed.gids import Xid
 
 CENTS = 10
+LOCK_TIMEOUT_S = 3
 TOPIC = "Transferred"
 XA_POINTS = (
     "begun",
@@ -44,12 +55,19 @@ class Bank:
     def icbc(self) -> Any:
         import psycopg
 
-        return psycopg.connect(self.postgres, connect_timeout=5)
+        connection = psycopg.connect(self.postgres, connect_timeout=5)
+        connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        connection.commit()
+        return connection
 
     def ccb(self) -> Any:
         import pymysql
 
-        return pymysql.connect(**self.mariadb, connect_timeout=5)
+        return pymysql.connect(
+            **self.mariadb,
+            connect_timeout=5,
+            init_command=f"SET innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}",
+        )
 
     def resources(self) -> dict[str, Any]:
         return {"icbc": self.icbc, "ccb": self.ccb}
@@ -153,8 +171,6 @@ class Transfer:
 
 def transfer_saga(bank: Bank, name: str = "transfer") -> Saga[Transfer]:
     """Takes from A, and gives to B; 0 cents are refused at ccb, so that A is compensated."""
-    from turbopump.transactions.aio import Declined
-
     def add(connection: Any, account: str, cents: int) -> None:
         work(connection, f"UPDATE accounts SET cents = cents + {cents} WHERE id = '{account}'")
 
@@ -218,3 +234,86 @@ async def _saga(bank: Bank, points: Points, cents: int, gid: str) -> tuple[str, 
         return "failed", gid, f"{type(error).__name__}: {error}"
     finally:
         await coordinator.close()
+
+
+# many transfers of every kind
+
+
+def transfer_tcc(bank: Bank) -> tuple[Tcc[Transfer], Tcc[Transfer]]:
+    """Reserves at A and at B, and moves what is reserved."""
+
+    def made(name: str, connect: Any, account: str, sign: int) -> Tcc[Transfer]:
+        one = Tcc[Transfer](name, connect=connect)
+        of = f"WHERE id = '{account}'"
+
+        @one.try_
+        def reserve(connection: Any, order: Transfer) -> None:
+            work(connection, f"UPDATE accounts SET frozen = frozen + {order.cents} {of}")
+
+        @one.confirm
+        def move(connection: Any, order: Transfer) -> None:
+            work(
+                connection,
+                f"UPDATE accounts SET frozen = frozen - {order.cents}, cents = cents + {sign * order.cents} {of}",
+            )
+
+        @one.cancel
+        def release(connection: Any, order: Transfer) -> None:
+            work(connection, f"UPDATE accounts SET frozen = frozen - {order.cents} {of}")
+
+        return one
+
+    return made("freeze", bank.icbc, "A", -1), made("expect", bank.ccb, "B", 1)
+
+
+def many(bank: Bank, number: int, kinds: tuple[str, ...], pipe: Connection) -> None:
+    """Makes one transfer of each of these kinds, after another, and tells each; recovers beside that."""
+    asyncio.run(_many(bank, number, kinds, pipe))
+
+
+async def _many(bank: Bank, number: int, kinds: tuple[str, ...], pipe: Connection) -> None:
+    resources = {
+        name: XaResource(name, connect, lock_timeout_s=LOCK_TIMEOUT_S)
+        for name, connect in bank.resources().items()
+    }
+    saga, tcc = transfer_saga(bank), transfer_tcc(bank)
+    coordinator = Coordinator(
+        "bank", name_servers=bank.namesrv, resources=resources, participants=[saga, *tcc]
+    )
+    recovery = coordinator._recovery
+    recovery.claim_interval_s, recovery.sweep_interval_s, recovery.prepared_age_s = 1.0, 1.0, 2.0
+    while True:
+        try:
+            await coordinator.start()
+            break
+        except (OSError, Refused):
+            await asyncio.sleep(0.2)
+    for kind in kinds:
+        try:
+            await asyncio.wait_for(_transfer(coordinator, kind, saga, tcc), 20.0)
+            outcome = "committed"
+        except (Aborted, InDoubt, TimeoutError) as error:
+            outcome = type(error).__name__
+        except Exception as error:
+            outcome = f"{type(error).__name__}: {error}"
+            await asyncio.sleep(0.1)
+        pipe.send((kind, outcome))
+    pipe.recv()  # recovers until it is told to end
+    await coordinator.close()
+
+
+async def _transfer(
+    coordinator: Coordinator, kind: str, saga: Saga[Transfer], tcc: tuple[Tcc[Transfer], Tcc[Transfer]]
+) -> None:
+    match kind:
+        case "xa":
+            async with coordinator.xa(timeout=10) as t:
+                for name, change in (("icbc", f"- {CENTS} WHERE id = 'A'"), ("ccb", f"+ {CENTS} WHERE id = 'B'")):
+                    await asyncio.to_thread(work, t[name], f"UPDATE accounts SET cents = cents {change}")
+                await t.send(Message(TOPIC, t.gid.encode()))
+        case "tcc":
+            async with coordinator.tcc(timeout=10) as t:
+                for one in tcc:
+                    await t.call(one, Transfer(CENTS))
+        case "saga":
+            await coordinator.run(saga, Transfer(CENTS), timeout=20)

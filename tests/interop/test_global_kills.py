@@ -7,7 +7,7 @@ message is seen if and only if the transaction was committed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 
 import pytest
@@ -82,3 +82,51 @@ def test_xa_conserves_money_whoever_is_killed(bank: RealBank, victims: tuple[str
         assert is_committed, "a decision to commit is carried out"
     if outcome in ("committed", "aborted"):
         assert is_committed == (outcome == "committed")
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["ccb prepared", "decided", *(pytest.param(one, marks=LONG) for one in ("icbc prepared", "icbc committed"))],
+)
+def test_a_stopped_tm_finds_what_another_process_has_decided(bank: RealBank, point: str) -> None:
+    before, seen_before = bank.cents(), bank.seen()
+    tm = TransactionManager(global_tm.xa, bank.where, point)
+    assert tm.next() == ("at", point)
+    tm.pause()
+    bank.sweep()
+    if point != "icbc prepared":  # MariaDB ends no branch whose connection is open: it waits for the TM
+        assert [one.split()[0] for one in bank.prepared()] == ["ccb"]
+    tm.resume()
+    tm.go_on()
+    _, outcome, gid, reason = tm.next()
+    tm.close()
+    bank.recover()
+    is_committed = bank.cents() != before
+    assert sum(bank.cents()) == sum(before)
+    assert is_committed == (XA_POINTS.index(point) >= DECIDED), (outcome, gid, reason)
+    assert outcome == ("committed" if is_committed else "aborted"), (gid, reason)
+    assert len(bank.seen()) - len(seen_before) == int(is_committed)
+
+
+@pytest.mark.parametrize(
+    "cents", [pytest.param(CENTS, marks=LONG, id="forward"), pytest.param(CENTS + 1, id="back")]
+)
+def test_a_saga_is_finished_wherever_its_process_is_killed(bank: RealBank, cents: int) -> None:
+    """Before and after each record of the journal; the step or compensation between two records is done once."""
+    participants = [global_tm.transfer_saga(bank.where)]
+    for number in count():
+        before = bank.cents()
+        point = f"{('before', 'after')[number % 2]} record {number // 2 + 1}"
+        tm = TransactionManager(global_tm.saga, bank.where, point, cents, f"saga-{cents}-{number}")
+        is_killed = tm.next()[0] == "at"
+        tm.kill()
+        tm.close()
+        bank.recover(participants)
+        moved = cents if cents == CENTS and point != "before record 1" else 0
+        assert bank.cents() == (before[0] - moved, before[1] + moved), point
+        if not is_killed:  # it has fewer records than that
+            break
+    assert number >= 2 * 4, "opened, two steps, the decision"

@@ -85,6 +85,9 @@ class Recovery:
     """Claims and sweeps, for one coordinator."""
 
     host: RecoveryHost
+    claim_interval_s: float = CLAIM_INTERVAL_S
+    sweep_interval_s: float = SWEEP_INTERVAL_S
+    prepared_age_s: float = PREPARED_AGE_S
     _driven: dict[str, DrivenTransaction] = field(default_factory=dict)
     _seen: dict[tuple[str, Xid], float] = field(default_factory=dict)
     """When a prepared branch was first seen, for databases that do not say how old it is."""
@@ -95,8 +98,8 @@ class Recovery:
     async def run(self) -> None:
         """Claims every 5 seconds and sweeps every minute, beginning now, until cancelled."""
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._repeat(self.claim, CLAIM_INTERVAL_S))
-            both.create_task(self._repeat(self.sweep, SWEEP_INTERVAL_S))
+            both.create_task(self._repeat(self.claim, self.claim_interval_s))
+            both.create_task(self._repeat(lambda: self.sweep(self.prepared_age_s), self.sweep_interval_s))
 
     def start(self, tasks: Tasks) -> None:
         """Runs in a task of `tasks`; does nothing when it runs already."""
