@@ -1,4 +1,4 @@
-"""Writes src/turbopump/client/blocking/: the blocking clients, from the source of the async ones.
+"""Writes src/turbopump/client/blocking/, and that of transactions: blocking clients, from the async ones.
 
 Run `python scripts/faces.py` after a change of a public signature or docstring; a unit test fails when the
 files are not current. A method becomes what its kind says:
@@ -7,12 +7,13 @@ files are not current. A method becomes what its kind says:
     async def f() -> AsyncIterator[T]       an iterator: self._iterate(…)
     def f() -> asyncio.Task[T]              a concurrent.futures.Future: self._submit(…)
     def f() -> Callable[[F], F]             a decorator, noted for forked processes
+    def f() -> Block                        the face of a block, which begins and ends on the loop
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be generated is written by hand in `face.py` and in `producer_face.py`, `consumer_face.py` and
-`pull_consumer_face.py`.
+What cannot be generated is written by hand in `face.py`, `producer_face.py`, `consumer_face.py`,
+`pull_consumer_face.py`, and `coordinator_face.py` of transactions.
 Methods that only the instance of a client calls (`instance.ProducerMember`, `instance.ConsumerMember`,
-`rebalancer.QueueHolder`) get no face.
+`rebalancer.QueueHolder`), or a part of a coordinator (`XaHost` …), get no face.
 """
 
 import ast
@@ -30,8 +31,10 @@ from pathlib import Path
 
 from turbopump.client import instance
 from turbopump.client.group import rebalancer
+from turbopump.transactions.distributed import recovery, saga_runs, tcc_block, xa_block
 
-FOLDER = Path(__file__).parents[1] / "src/turbopump/client/blocking"
+SOURCE_FOLDER = Path(__file__).parents[1] / "src"
+FOLDER = SOURCE_FOLDER / "turbopump/client/blocking"
 
 HEAD = '"""{title}\n\nWritten by scripts/faces.py from {module}: change that.\n"""\n\n'
 
@@ -54,6 +57,9 @@ class Source:
     base: str = "Face"
     by_hand: frozenset[str] = frozenset()
     """Methods that the base has, or that make no sense in a blocking client."""
+    package: str = "turbopump.client.blocking"
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    """Classes of blocks that methods return, and their modules."""
     noted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Methods that are repeated when a forked process makes a new core, and the arguments that distinguish
     one call from another: of equal ones the last counts.
@@ -103,21 +109,40 @@ SOURCES = (
         "Blocking administration.",
         by_hand=frozenset({"producer"}),
     ),
+    Source(
+        "coordinator",
+        "turbopump.transactions.distributed.coordinator",
+        "Coordinator",
+        "The blocking coordinator of global transactions.",
+        base="CoordinatorFace",
+        by_hand=frozenset({"recover"}),
+        package="turbopump.transactions.blocking",
+        blocks={
+            "XaTransaction": "turbopump.transactions.distributed.xa_block",
+            "TccTransaction": "turbopump.transactions.distributed.tcc_block",
+        },
+    ),
 )
 BASES = {
+    "CoordinatorFace": "turbopump.transactions.blocking.coordinator_face",
     "Face": "turbopump.client.blocking.face",
+    "FaceBlock": "turbopump.transactions.blocking.coordinator_face",
     "FacePart": "turbopump.client.blocking.face",
     "PullConsumerFace": "turbopump.client.blocking.pull_consumer_face",
     "ConsumerFace": "turbopump.client.blocking.consumer_face",
     "ProducerFace": "turbopump.client.blocking.producer_face",
 }
+PARTS = ("FacePart", "FaceBlock")
 PARTS_IN = "turbopump.client.admin."
 NO_PARTS = frozenset({"AdminCalls"})
 
 
 def texts() -> dict[Path, str]:
     """Returns the expected text of every generated file."""
-    return {FOLDER / f"{source.file}.py": _tidy(_file(source)) for source in SOURCES}
+    return {
+        SOURCE_FOLDER / source.package.replace(".", "/") / f"{source.file}.py": _tidy(_file(source))
+        for source in SOURCES
+    }
 
 
 def _file(source: Source) -> str:
@@ -126,10 +151,12 @@ def _file(source: Source) -> str:
     parts = {name: Class.at(kind, at) for name, kind, at in _parts(whole)}
     given_out = {kind: Class.at(kind, at) for kind, at in _given_out(whole, source)}
     kinds = {part.name: part for part in [*parts.values(), *given_out.values()]}
-    imports = Imports(local={source.name, *kinds})
-    bodies = [_face(source, whole, parts, imports)]
+    blocks = [Class.at(name, module) for name, module in source.blocks.items()]
+    imports = Imports(local={source.name, *kinds, *source.blocks})
+    bodies = [_block(block, imports) for block in blocks]  # first: annotations of the face name them
+    bodies.append(_face(source, whole, parts, imports))
     bodies += [_part(source.name, part, imports) for part in kinds.values()]
-    names = [source.name, *kinds]
+    names = [source.name, *kinds, *source.blocks]
     return "\n\n".join(
         [
             HEAD.format(title=source.title, module=source.module),
@@ -277,7 +304,8 @@ def _given_out(whole: Class, source: Source) -> list[tuple[str, str]]:
 def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Imports) -> str:
     imports.add(f"from {BASES[source.base]} import {source.base}")
     imports.add(f"from {source.module} import {whole.name} as Async{whole.name}")
-    base = source.base if source.base == "ProducerFace" else f"{source.base}[Async{whole.name}]"
+    plain = source.base in ("ProducerFace", "CoordinatorFace")
+    base = source.base if plain else f"{source.base}[Async{whole.name}]"
     lines = [f"class {whole.name}({base}):", _docstring(whole.node)]
     constructor = whole.constructor()
     if constructor.args.kwarg is not None:
@@ -302,20 +330,37 @@ def _part(owner: str, part: Class, imports: Imports) -> str:
     return "\n".join(lines)
 
 
+def _block(block: Class, imports: Imports) -> str:
+    imports.add(f"from {BASES['FaceBlock']} import FaceBlock")
+    imports.add(f"from {block.module.name} import {block.name} as Async{block.name}")
+    source = Source("", block.module.name, block.name, "", base="FaceBlock")
+    lines = [f"class {block.name}(FaceBlock[Async{block.name}]):", _docstring(block.node)]
+    lines += [_method(one, block, source, imports) for one in block.methods() if _is_public(one, source)]
+    return "\n".join(lines)
+
+
 def _first_line(module: Module) -> str:
     told = inspect.getdoc(importlib.import_module(module.name)) or ""
     return " ".join(told.partition("\n\n")[0].split())
 
 
 def _is_public(method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> bool:
-    if method.name in source.by_hand or (source.base != "FacePart" and method.name in _for_instances()):
+    if method.name in source.by_hand or (source.base not in PARTS and method.name in _for_instances()):
         return False
-    return method.name in ITERATION or not method.name.startswith("_")
+    return method.name in (*ITERATION, "__getitem__") or not method.name.startswith("_")
 
 
 @functools.cache
 def _for_instances() -> frozenset[str]:
-    kinds = (instance.ProducerMember, instance.ConsumerMember, rebalancer.QueueHolder)
+    kinds = (
+        instance.ProducerMember,
+        instance.ConsumerMember,
+        rebalancer.QueueHolder,
+        xa_block.XaHost,
+        tcc_block.TccHost,
+        saga_runs.SagaHost,
+        recovery.RecoveryHost,
+    )
     return frozenset(name for kind in kinds for name in vars(kind) if not name.startswith("_"))
 
 
@@ -372,6 +417,8 @@ def _method(
     passed = f"core.{method.name}({_passed(method.args)})"
     if "property" in decorators:
         passed = f"core.{method.name}"
+    if method.name == "__getitem__":
+        passed = f"core[{method.args.args[1].arg}]"
     way, answer = _way(method, source, returns, imports.local)
     if answer is not None:
         imports.need(of.module, answer)
@@ -408,6 +455,8 @@ def _body(
             rest = passed.removeprefix("core.")
             return [_indented(f"return {kind}(self._whole, lambda core: self._pick(core).{rest})")]
         return [_indented(f"return {kind}(self, lambda core: {passed})")]
+    if way == "block":
+        return [_indented(f"return {told}(self, self._new_block(lambda core: {passed}))")]
     if way == "setter":
         value = method.args.args[1].arg
         return [_indented(f'self._call(lambda core: setattr(core, "{method.name}", {value}))')]
@@ -438,7 +487,7 @@ def _way(
     told = "" if returns is None else ast.unparse(returns)
     inner = returns.slice if isinstance(returns, ast.Subscript) else None
     answer = None if told in ("", "None") else returns
-    if source.base != "FacePart" and method.name in ("start", "close"):
+    if source.base not in PARTS and method.name in ("start", "close"):
         return f"_{method.name}", None
     if told.startswith(("AsyncIterator[", "AsyncGenerator[")):
         return "_iterate", inner.elts[0] if isinstance(inner, ast.Tuple) else inner
@@ -450,6 +499,8 @@ def _way(
         return "decorator", answer
     if any(ast.unparse(one).endswith(".setter") for one in method.decorator_list):
         return "setter", None
+    if told in source.blocks:
+        return "block", answer
     if (kind := told.strip("'\"")) in faces:
         return "part", ast.Constant(kind)
     return "_call", answer

@@ -52,7 +52,6 @@ def run(
     refuse_inside_loop(coroutine)
     with _closing_what_cannot_begin(coroutine):
         call = _Call(coroutine, _current(), unwanted)
-        call.begin()
     return call.wait(timeout)
 
 
@@ -86,7 +85,17 @@ class _Call(Generic[T]):
     It costs 16 us, half of asyncio's own bridge, whose futures may have any number of holders.
     """
 
-    __slots__ = ("_background", "_coroutine", "_done", "_error", "_loop", "_result", "_task", "_unwanted")
+    __slots__ = (
+        "_background",
+        "_coroutine",
+        "_done",
+        "_error",
+        "_is_cancelled",
+        "_loop",
+        "_result",
+        "_task",
+        "_unwanted",
+    )
 
     _result: T
 
@@ -103,12 +112,18 @@ class _Call(Generic[T]):
         self._done = threading.Lock()
         self._done.acquire()
         self._error: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_cancelled = False
 
     def begin(self) -> None:
         self._background.post(self._make_task)
 
     def wait(self, timeout: float | None) -> T:
+        """Starts the coroutine, and blocks until it has run; returns its result."""
         try:
+            # Within the `try`: an interruption may come before this thread goes on, when it runs already.
+            with _closing_what_cannot_begin(self._coroutine):
+                self.begin()
             is_done = self._is_done_some_time() if timeout is None else self._done.acquire(timeout=timeout)
         except BaseException:  # Ctrl-C, or what a signal handler raised
             self._cancel()
@@ -143,7 +158,8 @@ class _Call(Generic[T]):
     def _make_task(self) -> None:
         # Not by `Tasks`, which would add a tenth to its cost: the waiting thread refers to the task,
         # and `_work` hands it every failure.
-        self._task = self._loop.create_task(self._work())
+        if not self._is_cancelled:
+            self._task = self._loop.create_task(self._work())
 
     async def _work(self) -> None:
         try:
@@ -158,6 +174,10 @@ class _Call(Generic[T]):
             self._loop.call_soon_threadsafe(self._cancel_task)
 
     def _cancel_task(self) -> None:
+        self._is_cancelled = True
+        if self._task is None:  # interrupted before it was posted
+            self._coroutine.close()
+            return
         if self._task.done():
             if self._unwanted is not None and self._error is None:
                 self._unwanted(self._result)

@@ -72,9 +72,9 @@ def test_the_files_are_current() -> None:
 def test_every_public_method_of_an_async_class_has_a_face_with_the_same_arguments() -> None:
     for source in faces.SOURCES:
         there = _class(source.module, source.name)
-        here = _class(f"turbopump.client.blocking.{source.file}", source.name)
+        here = _class(f"{source.package}.{source.file}", source.name)
         for name, method in inspect.getmembers(there, inspect.isfunction):
-            if name.startswith("_") or name in source.by_hand:
+            if name.startswith("_") or name in source.by_hand | faces._for_instances():
                 continue
             face = getattr(here, name)
             given, asked = (inspect.signature(one).parameters for one in (face, method))
@@ -83,7 +83,7 @@ def test_every_public_method_of_an_async_class_has_a_face_with_the_same_argument
 
 def test_docstrings_of_faces_await_nothing() -> None:
     for source in faces.SOURCES:
-        here = _class(f"turbopump.client.blocking.{source.file}", source.name)
+        here = _class(f"{source.package}.{source.file}", source.name)
         told = pydoc.render_doc(here, renderer=pydoc.plaintext)
         code = "\n".join(re.findall(r"`[^`]+`", told) + re.findall(r"^ \|\s{6,}.*$", told, re.MULTILINE))
         assert not re.search(r"async (with|for)|await \w|turbopump\.aio import", code), source.name

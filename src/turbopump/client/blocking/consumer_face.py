@@ -14,16 +14,11 @@ LOOK_S = 1.0  # an unlimited wait could not be interrupted on Windows
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class ConsumerFace(Face[C]):
-    """Base of blocking consumers with `run()`, which consumes until a signal or `close()`."""
+class UntilSignal(Face[C]):
+    """Base of blocking clients that run until a signal comes, or another thread closes them."""
 
-    def run(self) -> None:
-        """Consumes until SIGINT (Ctrl-C), SIGTERM or `close()`, then closes the consumer.
-
-        Closing lets running handlers finish, commits and leaves the group; a second Ctrl-C does not wait any
-        more. Starts the consumer if it is not started. In a thread other than the main one, which gets no
-        signals, it runs until `close()` is called.
-        """
+    def _until_signal(self) -> None:
+        """Starts unless it is started, waits for SIGINT, SIGTERM or `close()`, and closes."""
         background.refuse_inside_loop()
         self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
         with _caught(self._ended.put):
@@ -36,6 +31,19 @@ class ConsumerFace(Face[C]):
         super()._close(close)
         if (ended := getattr(self, "_ended", None)) is not None:
             ended.put(0)
+
+
+class ConsumerFace(UntilSignal[C]):
+    """Base of blocking consumers with `run()`, which consumes until a signal or `close()`."""
+
+    def run(self) -> None:
+        """Consumes until SIGINT (Ctrl-C), SIGTERM or `close()`, then closes the consumer.
+
+        Closing lets running handlers finish, commits and leaves the group; a second Ctrl-C does not wait any
+        more. Starts the consumer if it is not started. In a thread other than the main one, which gets no
+        signals, it runs until `close()` is called.
+        """
+        self._until_signal()
 
 
 def _wait(ended: "queue.SimpleQueue[int]") -> None:
