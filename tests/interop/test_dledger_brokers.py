@@ -170,6 +170,32 @@ def test_in_a_mixed_group_each_kind_follows_and_leads_the_other(
         assert any(TABLE_TOPIC.encode() in entry.body for entry in group.entries(0))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "kinds",
+    [(peers.OURS, APACHE, APACHE), (APACHE, peers.OURS, peers.OURS)],
+    ids=["Apache's to ours", "ours to Apache's"],
+)
+def test_a_leader_of_one_kind_gives_its_leadership_to_a_live_member_of_the_other(
+    tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    """By preferredLeaderId, which both know: request 51005 in either direction."""
+    preferred = {"preferredLeaderId": "n0"}
+    with DLedgerBrokers(tmp_path, kinds, conf=preferred) as group, Traffic(group, ("java-4.9.8",)) as traffic:
+        group.expect(lambda: group.leader() == 0, "n0 does not lead")
+        traffic.expect_sends()
+        group.kill(0)
+        assert group.brokers[group.leader()].kind == kinds[1]
+        traffic.expect_sends()
+        group.start(0)
+        group.expect(lambda: group.leader() == 0, "n0 does not lead again")
+        traffic.expect_sends()
+        traffic.end()
+        expect_all_stored(group, traffic)
+        expect_no_trouble_at_apaches(group)
+        expect_equal_logs(group)
+
+
 def test_a_group_moves_from_apaches_brokers_to_ours_while_a_producer_runs(tmp_path: Path) -> None:
     with DLedgerBrokers(tmp_path, (APACHE,) * 3) as group, Traffic(group, ("java-4.9.8",)) as traffic:
         for number in range(3):
