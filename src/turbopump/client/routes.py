@@ -138,6 +138,7 @@ class RouteCache:
         self._bodies: dict[str, bytes] = {}  # the answer that each known route was made of
         self._failures = CountedLog(log, logging.INFO)
         self._doubted: set[str] = set()
+        self._led_before: dict[str, dict[str, str]] = {}  # address → brokers it was the master of → a topic
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
         self.on_new_address: Callable[[], None] = lambda: None
         """Called when a route that was known has a server that it did not have: one that came back."""
@@ -160,6 +161,21 @@ class RouteCache:
                 raise
             self._cannot_refresh(topic, error)
             return known
+
+    def led_from(self, address: str) -> list[tuple[str, str]]:
+        """Returns the topics and brokers whose master is, or was, at an address, a topic for each broker."""
+        found = dict(self._led_before.get(address, {}))
+        for topic, route in self._known.items():
+            for broker in route.brokers:
+                if route.master(broker) == address:
+                    found.setdefault(broker, topic)
+        return [(topic, broker) for broker, topic in found.items()]
+
+    def _note_moved(self, topic: str, before: TopicRoute, now: TopicRoute) -> None:
+        for broker in before.brokers:
+            address = before.master(broker)
+            if address is not None and now.master(broker) != address:
+                self._led_before.setdefault(address, {})[broker] = topic
 
     def known(self, topic: str) -> TopicRoute | None:
         """Returns the cached route without a request, even if it is in doubt; None: there is none."""
@@ -194,8 +210,10 @@ class RouteCache:
         route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
         self._bodies[topic] = answer.body
         self._doubted.discard(topic)
-        if before is not None and not route.addresses <= before.addresses:
-            self.on_new_address()
+        if before is not None:
+            self._note_moved(topic, before, route)
+            if not route.addresses <= before.addresses:
+                self.on_new_address()
         return route
 
     async def refresh_known(self, topics: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ One timer serves all deadlines: a timer for each would cost more than the rest o
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from turbopump.protocol.command import Command
 
@@ -63,6 +63,13 @@ class Calls:
         call = self._waiting.pop(response.opaque, None)
         if call is not None and not call[0].done():
             call[0].set_result(response)
+
+    def is_unanswered(self, codes: Collection[int], before: float, reads: int) -> bool:
+        """Whether a call of these codes, begun before a loop time and after `reads` read events, waits."""
+        for answer, deadline, timeout_s, code, begun_at in self._waiting.values():
+            if begun_at == reads and code in codes and deadline - timeout_s <= before and not answer.done():
+                return True
+        return False
 
     def fail(self, why: Callable[[], BaseException]) -> None:
         """Fails all waiting calls with errors that `why` makes: no answer will come any more."""

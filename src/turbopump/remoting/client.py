@@ -7,7 +7,7 @@ dialled connection go to the router given here.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
@@ -103,6 +103,17 @@ class Client:
         if connection is None or connection.is_closing or connection.is_full:
             return None
         return connection.ask(request, timeout_s)
+
+    def silent(self, codes: Collection[int], for_s: float) -> list[str]:
+        """Returns the addresses where a request of these codes waits so long, and nothing came since."""
+        return [
+            address for address, connection in self._connections.items() if connection.is_silent(codes, for_s)
+        ]
+
+    def abandon(self, address: str) -> None:
+        """Ends the connection to an address at once: its calls fail, and the next one dials again."""
+        if (connection := self._connections.get(address)) is not None:
+            connection.abort()
 
     async def send_oneway(
         self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S

@@ -4,6 +4,7 @@ It goes on reading answers while its own output waits: callers look at `is_full`
 """
 
 import asyncio
+from collections.abc import Collection
 
 from turbopump.protocol.command import RESPONSE, decode
 from turbopump.protocol.errors import BrokenFrame
@@ -78,6 +79,10 @@ class DialledConnection(Connection):
             answered(command)
             at = after
         return at
+
+    def is_silent(self, codes: Collection[int], for_s: float) -> bool:
+        """Whether a call of these codes waits for so many seconds, and nothing was read since it began."""
+        return self._calls.is_unanswered(codes, self._loop.time() - for_s, self.reads)
 
     # Writing
 

@@ -31,6 +31,7 @@ from turbopump import (
 AGAIN_S = 0.1
 WORKERS = 4
 EVERY_MS = os.environ.get("EVERY_MS")
+SEND_TIMEOUT_S = os.environ.get("SEND_TIMEOUT_S")
 REPEATED = ("keyed",)  # modes that try again until it is stored
 
 
@@ -45,7 +46,7 @@ def main(namesrv: str, directory: str, *jobs: str) -> None:
             if verb == "produce":
                 topic, keys, interval_ms, mode = words
                 producer = clients.enter_context(
-                    Producer(name, name_servers=namesrv, instance_name=name, **intervals())
+                    Producer(name, name_servers=namesrv, instance_name=name, **intervals(), **timeout())
                 )
                 sending = Sending(producer, log, name, topic, mode, told)
                 load = threading.Thread(target=sending.run, args=(int(keys), int(interval_ms) / 1000))
@@ -148,6 +149,11 @@ def intervals() -> dict[str, float]:
         return {}
     every_s = int(EVERY_MS) / 1000
     return {"poll_name_server_interval": every_s, "persist_consumer_offset_interval": every_s}
+
+
+def timeout() -> dict[str, float]:
+    """Returns the setting that SEND_TIMEOUT_S changes."""
+    return {} if SEND_TIMEOUT_S is None else {"send_msg_timeout": float(SEND_TIMEOUT_S)}
 
 
 def micros() -> int:

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 from tests.kit import virtual
-from tests.unit.broker_group.kit import Group, broker_of, group
-from tests.unit.replication.kit import Node
+from tests.unit.broker_group.kit import Group, broker_of, group, member_of
+from tests.unit.replication.kit import NAME_SERVER, Node
 
+from turbopump.protocol.bodies import TopicRouteData
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 
 OK = ResponseCode.SUCCESS
 COUNT = 50
@@ -48,6 +50,42 @@ async def test_rows_1_and_2_all_queues_are_whole_after_all_processes_were_killed
 
 
 @virtual
+async def test_row_1_messages_that_were_not_in_their_queues_when_all_were_killed_are_there_again() -> None:
+    """apache/rocketmq#7355: the entries were in the log, and recovery left them out of the queues."""
+    async with group() as world:
+        leader = await world.leader()
+        assert (await world.send(leader, b"before")).code == OK
+        await world.equal()
+        for node in world.nodes:
+            committed = node.store.committed
+            assert committed is not None
+            committed.advance = lambda: None  # type: ignore[method-assign]
+            committed.dispatch = lambda size=0: False  # type: ignore[method-assign]
+        sent = [b"before", *await send_all(world, leader)]
+        for node in world.nodes:
+            queue = node.store.queues.find("T", 0)
+            assert queue is not None
+            assert queue.max_offset == 1, "nothing was dispatched since"
+            await node.kill()
+        for node in world.nodes:
+            await node.start()
+        await world.leader()
+        await world.equal()
+        for node in world.nodes:
+            assert await bodies(world, node) == sent
+
+
+async def route(world: Group) -> dict[int, str]:
+    """Returns the addresses of the group by id, as the name server tells clients."""
+    header = GetRouteInfoRequest(topic="T", acceptStandardJsonOnly=True)
+    question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+    answer = await world.tool.call(NAME_SERVER, question, 10.0)
+    assert answer.code == OK, answer
+    (data,) = TopicRouteData.decode(answer.body).brokerDatas
+    return dict(data.brokerAddrs)
+
+
+@virtual
 async def test_row_15_an_old_leader_that_returns_serves_as_slave_while_another_one_leads() -> None:
     """apache/rocketmq#1464: a node that rejoined registered as id 0 before it knew its role."""
     async with group() as world:
@@ -55,10 +93,17 @@ async def test_row_15_an_old_leader_that_returns_serves_as_slave_while_another_o
         await world.send(old, b"one")
         await old.kill()
         new = await world.leader()
+        await world.until(lambda: broker_of(new).config.identity.broker_id == 0)
+        assert (await route(world))[0] == new.address
         await old.start()
-        for _ in range(100):
+        seen = set()
+        for _ in range(450):  # registrations are repeated every 30 s
             assert broker_of(old).config.identity.broker_id != 0
+            addresses = await route(world)
+            assert addresses[0] == new.address, "clients are sent to a broker that does not lead"
+            seen.update(number for number, address in addresses.items() if address == old.address)
             await asyncio.sleep(0.1)
+        assert seen == {member_of(old).slave_id}
         assert world.leader_now() is new
 
 

@@ -86,6 +86,20 @@ def test_a_refusal_that_another_broker_would_repeat_is_final() -> None:
     assert len(sent(cluster)) == 1
 
 
+def test_the_only_broker_is_tried_until_another_process_is_its_master() -> None:
+    cluster = cluster_of({"t": 1}, a=BROKER_A)
+    answers = iter([14] * 8)
+    cluster.on(
+        BROKER_A,
+        SEND,
+        lambda request: (
+            reply(request, code, "not the leader") if (code := next(answers, 0)) else stored(request)
+        ),
+    )
+    assert send(cluster, Message("t", b"x")).status is SendStatus.SEND_OK
+    assert len(sent(cluster)) == 9
+
+
 def test_after_three_tries_every_one_of_them_is_told() -> None:
     cluster = cluster_of({"t": 1}, a=BROKER_A, b=BROKER_B)
     for broker in (BROKER_A, BROKER_B):

@@ -6,7 +6,7 @@ from tests.kit import virtual
 from tests.unit.remoting.kit import RecordingTransport, asked, commands, connected, turn
 
 from turbopump.protocol.command import Command, decode, encode, reply
-from turbopump.protocol.errors import BrokenBody, NoPermission, Refused, TopicNotFound
+from turbopump.protocol.errors import BrokenBody, NoPermission, Refused, ServiceNotAvailable, TopicNotFound
 from turbopump.protocol.frame import JSON, MAX_FRAME, ROCKETMQ, Frame, cut, pack
 from turbopump.protocol.headers.base import I32, Header
 from turbopump.remoting.connection import Connection
@@ -301,6 +301,29 @@ async def test_close_cancels_what_still_runs() -> None:
     await turn()
     await router.close()
     assert cancelled == [True]
+    assert connection.in_flight == 0
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+@virtual
+async def test_end_lets_handlers_answer_for_a_while_and_refuses_the_others(has_begun: bool) -> None:
+    async def handler(request: Request[None]) -> Answer:
+        await asyncio.sleep(request.command.opaque)
+        return Answer(remark="done")
+
+    router = Router({1: Route(None, handler)})
+    connection, transport = connected(router.serve)
+    connection.data_received(asked(1, 1) + asked(1, 30))
+    if has_begun:
+        await turn()
+    began = asyncio.get_running_loop().time()
+    await router.end(2.0 if has_begun else 0.0, ServiceNotAvailable("the role has ended"))
+    assert asyncio.get_running_loop().time() - began <= 2.0
+    answers = {answer.opaque: answer for answer in commands(b"".join(transport.writes))}
+    assert answers[30].code == 14
+    assert answers[30].remark == "the role has ended"
+    assert (answers[1].code, answers[1].remark) == ((0, "done") if has_begun else (14, "the role has ended"))
+    assert len(answers) == 2
     assert connection.in_flight == 0
 
 

@@ -10,6 +10,7 @@ from turbopump.client.observe.trace_sender import TraceSender
 from turbopump.client.produce.broker_health import BrokerHealth, HealthyQueueSelector, broker_health
 from turbopump.client.produce.broker_probe import BrokerProbe
 from turbopump.client.produce.membership import ProducerMembership
+from turbopump.client.produce.moved_masters import MovedMasters
 from turbopump.client.produce.sender import QueueSelector, Sender
 from turbopump.client.produce.transaction import CheckResponder
 from turbopump.client.routes import RoundRobin
@@ -23,9 +24,12 @@ class ProducerParts:
     sender: Sender
     trace_sender: TraceSender | None = None
     probe: BrokerProbe | None = None
+    moved: MovedMasters | None = None
 
     async def close(self) -> None:
         await self.sender.close()
+        if self.moved is not None:
+            await self.moved.close()
         if self.probe is not None:
             await self.probe.close()
         if self.trace_sender is not None:
@@ -77,4 +81,6 @@ async def start_parts(
             settings.detect_interval,
         )
         probe.start()
-    return ProducerParts(sender, trace_sender, probe)
+    moved = MovedMasters(instance.client, instance.routes, world.clock, settings.vip_channel_enabled)
+    moved.start()
+    return ProducerParts(sender, trace_sender, probe, moved)

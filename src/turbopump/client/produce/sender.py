@@ -35,7 +35,7 @@ from turbopump.client.rules import check_packed
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import AccessRefused, Refused, TopicNotFound
+from turbopump.protocol.errors import AccessRefused, Refused, ServiceNotAvailable, TopicNotFound
 from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.connection import ConnectionClosed
 from turbopump.runtime.chance import Chance
@@ -179,7 +179,8 @@ class Sender:
         """Sends with retries and returns the result of the try that succeeded. Raises Refused or SendFailed.
 
         Tries again until a try succeeds, a refusal is final, or time or tries are used up. The first try may
-        be one that has `begun` already. A try that reached no broker is not counted, because it sent nothing.
+        be one that has `begun` already. A try that reached no broker is not counted, because it sent nothing;
+        nor is one at the topic's only broker that is no master now: the next one is registered in a while.
         """
         settings, clock, topic = self.settings, self.clock, prepared.template.topic
         if timeout_s is None:
@@ -231,7 +232,7 @@ class Sender:
                 if isinstance(error, AccessRefused) and _have_all_refused(tries, route):
                     break
                 failed_broker = queue.broker
-                counted += not (retries and _is_unsent(error))
+                counted += not (retries and (_is_unsent(error) or _is_led_elsewhere(error, queue, route)))
                 left_s = deadline - now if counted < max_tries else 0.0
                 await self._renew_after_failure(topic, route, failed_broker, left_s)
                 brokers = 1 if pick is not None else len({one.broker for one in route.publish})
@@ -439,6 +440,15 @@ def _is_unsent(error: Exception) -> bool:
     )
 
 
+def _is_led_elsewhere(error: Exception, queue: MessageQueue, route: TopicRoute) -> bool:
+    """Returns whether the topic's only broker is no master now, so that there is none until it has another.
+
+    With other brokers, each of them has its tries.
+    """
+    is_away = isinstance(error, ServiceNotAvailable)
+    return is_away and all(other.broker == queue.broker for other in route.publish)
+
+
 def _have_all_refused(tries: Sequence[Try], route: TopicRoute) -> bool:
     """Returns whether access control of each broker of the route has refused the message: none is left.
 
@@ -466,3 +476,9 @@ def vip(address: str) -> str:
     """Returns the address of a broker's fast port, two below its main port, which serves no pulls."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) - VIP_PORTS_BELOW}"
+
+
+def main_address(address: str) -> str:
+    """Returns the address of a broker's main port, from that of its fast port."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + VIP_PORTS_BELOW}"

@@ -1,0 +1,71 @@
+"""Ends sends that wait at a silent broker when another one has become the master in its place.
+
+A process that stands still, or that cannot be reached, keeps its connections: a send would wait until its
+time is over, though another member of its DLedger group leads by now. So connections with sends that got
+no answer for a while are looked at, and the name servers asked: if the address is no master any longer, the
+connection is ended, and the sends go on to the next master. A broker that is only slow keeps them.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from turbopump.client.produce.sender import main_address
+from turbopump.client.routes import RouteCache
+from turbopump.protocol.codes import RequestCode
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+SILENT_S = 2.0  # without an answer, before a name server is asked
+SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+
+
+class WaitingCalls(Protocol):
+    """What is used of `remoting.Client`: which connections are silent, and their end."""
+
+    def silent(self, codes: Collection[int], for_s: float) -> list[str]:
+        """Returns the addresses where a request of these codes waits so long, and nothing came since."""
+
+    def abandon(self, address: str) -> None:
+        """Ends the connection; its calls fail."""
+
+
+@dataclass
+class MovedMasters:
+    """Looks every second for sends that wait at a broker that is no master any longer."""
+
+    calls: WaitingCalls
+    routes: RouteCache
+    clock: Clock
+    is_vip: bool = False
+    """Whether sends go to the fast ports of brokers."""
+    _tasks: Tasks = field(default_factory=lambda: Tasks(log))
+
+    def start(self) -> None:
+        self._tasks.start(self._run(), name="look for masters that have moved")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def _run(self) -> None:
+        while True:
+            await self.clock.sleep(LOOK_S)
+            for address in self.calls.silent(SENDS, SILENT_S):
+                await self._look(address)
+
+    async def _look(self, address: str) -> None:
+        """Ends the connection to an address when its brokers have other masters by now."""
+        master = main_address(address) if self.is_vip else address
+        brokers = self.routes.led_from(master)
+        for topic, broker in brokers:
+            await self.routes.renew(topic)
+            route = self.routes.known(topic)
+            if route is None or route.master(broker) in (master, None):
+                return  # nobody has taken over yet
+        if brokers:
+            log.info("%s does not answer, and is no master any more: sends go to the new one", address)
+            self.calls.abandon(address)
