@@ -94,7 +94,10 @@ class RealBank:
         self.icbc_database = self.postgres.new_database()
         self.ccb_database = self.mariadb.new_database()
         for server, database, account in self._sides():
-            server.execute("CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT, frozen BIGINT DEFAULT 0)", database)
+            server.execute(
+                "CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT, frozen BIGINT DEFAULT 0)",
+                database,
+            )
             server.execute(f"INSERT INTO accounts VALUES ('{account}', {START_CENTS}, 0)", database)
         topics.create(self.cluster, TOPIC, 1)
 
@@ -110,12 +113,16 @@ class RealBank:
         )
 
     def cents(self) -> tuple[int, int]:
-        a, b = (int(server.execute("SELECT cents FROM accounts", db)[0][0]) for server, db, _ in self._sides())
+        a, b = (
+            int(server.execute("SELECT cents FROM accounts", db)[0][0]) for server, db, _ in self._sides()
+        )
         return a, b
 
     def frozen(self) -> tuple[int, int]:
         """What TCC has reserved and not ended."""
-        a, b = (int(server.execute("SELECT frozen FROM accounts", db)[0][0]) for server, db, _ in self._sides())
+        a, b = (
+            int(server.execute("SELECT frozen FROM accounts", db)[0][0]) for server, db, _ in self._sides()
+        )
         return a, b
 
     def fenced(self) -> set[str]:
@@ -179,7 +186,9 @@ class RealBank:
         """What is prepared, and what the book has not ended."""
         found = await self._prepared(bank)
         pages = bank.journal.page()  # type: ignore[attr-defined]
-        found += [f"{one.gid} {one.state} {one.error}" async for one in pages if one.state is not GlobalState.ENDED]
+        found += [
+            f"{one.gid} {one.state} {one.error}" async for one in pages if one.state is not GlobalState.ENDED
+        ]
         return found
 
     def sweep(self) -> None:
@@ -206,4 +215,3 @@ class RealBank:
     def seen(self) -> list[str]:
         """The messages that consumers see: gids."""
         return visible(self.cluster, TOPIC)
-

@@ -131,9 +131,13 @@ async def _xa(bank: Bank, points: Points) -> tuple[str, str, str]:
         async with coordinator.xa(timeout=bank.timeout_s) as t:
             gid = t.gid
             await points.at("begun")
-            await asyncio.to_thread(work, t["icbc"], f"UPDATE accounts SET cents = cents - {CENTS} WHERE id = 'A'")
+            await asyncio.to_thread(
+                work, t["icbc"], f"UPDATE accounts SET cents = cents - {CENTS} WHERE id = 'A'"
+            )
             await points.at("icbc worked")
-            await asyncio.to_thread(work, t["ccb"], f"UPDATE accounts SET cents = cents + {CENTS} WHERE id = 'B'")
+            await asyncio.to_thread(
+                work, t["ccb"], f"UPDATE accounts SET cents = cents + {CENTS} WHERE id = 'B'"
+            )
             await points.at("ccb worked")
             await t.send(Message(TOPIC, gid.encode()))
             await points.at("sent")
@@ -171,6 +175,7 @@ class Transfer:
 
 def transfer_saga(bank: Bank, name: str = "transfer") -> Saga[Transfer]:
     """Takes from A, and gives to B; 0 cents are refused at ccb, so that A is compensated."""
+
     def add(connection: Any, account: str, cents: int) -> None:
         work(connection, f"UPDATE accounts SET cents = cents + {cents} WHERE id = '{account}'")
 
@@ -308,7 +313,10 @@ async def _transfer(
     match kind:
         case "xa":
             async with coordinator.xa(timeout=10) as t:
-                for name, change in (("icbc", f"- {CENTS} WHERE id = 'A'"), ("ccb", f"+ {CENTS} WHERE id = 'B'")):
+                for name, change in (
+                    ("icbc", f"- {CENTS} WHERE id = 'A'"),
+                    ("ccb", f"+ {CENTS} WHERE id = 'B'"),
+                ):
                     await asyncio.to_thread(work, t[name], f"UPDATE accounts SET cents = cents {change}")
                 await t.send(Message(TOPIC, t.gid.encode()))
         case "tcc":

@@ -89,7 +89,11 @@ LONG = pytest.mark.long
 
 @pytest.mark.parametrize(
     "point",
-    ["ccb prepared", "decided", *(pytest.param(one, marks=LONG) for one in ("icbc prepared", "icbc committed"))],
+    [
+        "ccb prepared",
+        "decided",
+        *(pytest.param(one, marks=LONG) for one in ("icbc prepared", "icbc committed")),
+    ],
 )
 def test_a_stopped_tm_finds_what_another_process_has_decided(bank: RealBank, point: str) -> None:
     before, seen_before = bank.cents(), bank.seen()

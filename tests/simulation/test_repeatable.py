@@ -2,8 +2,10 @@
 
 import asyncio
 import hashlib
+import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
@@ -14,6 +16,7 @@ from turbopump.broker.delay import timers as broker_timers
 from turbopump.broker.transactions import checks, recovery
 from turbopump.store import retention, timer_wheel
 
+SEED_WITH_ONE_HOUR = 65  # its files expire at one hour of the day only, or when an operator asks
 SEED = 6  # has retention in the world `cluster`
 
 
@@ -45,6 +48,32 @@ def test_a_seed_is_the_same_run_again(world: object) -> None:
     kept = [bytearray(17 * size % 4_000) for size in range(20_000)]  # objects get other addresses
     del kept[::3]
     assert _events(run, SEED) == first
+
+
+@pytest.fixture
+def time_zone() -> Iterator[Callable[[str], None]]:
+    """Sets the time zone of this process for a test."""
+    before = os.environ.get("TZ")
+
+    def set_to(name: str | None) -> None:
+        os.environ.pop("TZ", None)
+        if name is not None:
+            os.environ["TZ"] = name
+        time.tzset()
+
+    yield set_to
+    set_to(before)
+
+
+def test_a_seed_with_hours_of_retention_is_the_same_run_in_every_time_zone(
+    time_zone: Callable[[str], None],
+) -> None:
+    """Files expire at an hour of the local day, which is set as a distance from that of the start."""
+    runs = []
+    for name in ("UTC", "Asia/Kolkata"):
+        time_zone(name)
+        runs.append(_events(cluster.run, SEED_WITH_ONE_HOUR))
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(

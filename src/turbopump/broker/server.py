@@ -69,6 +69,7 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 REGISTERED_WITHIN_S = 3.0
+SLAVE_RATIO_LESS = 10  # percent of the memory: accessMessageInMemoryMaxRatio of a slave
 
 PARTS = (
     access.build,
@@ -427,11 +428,17 @@ class Broker:
 
 
 def _for_role(config: BrokerConfig) -> BrokerConfig:
-    """Returns the configuration; for a slave without a transient store pool, since it copies into files."""
-    if not (config.identity.is_slave and config.store.uses_pool):
+    """Returns the configuration as a slave uses it: a smaller share of memory, no transient store pool.
+
+    A slave takes ten percent less of the memory for messages than is configured, as Apache 5.x. The pool is
+    of no use there, since it copies into files.
+    """
+    if not config.identity.is_slave:
         return config
-    log.warning("transientStorePoolEnable has no effect on a slave")
-    return replace(config, store=replace(config.store, transient_pool=False))
+    if config.store.uses_pool:
+        log.warning("transientStorePoolEnable has no effect on a slave")
+    ratio = max(config.store.access_in_memory_ratio - SLAVE_RATIO_LESS, 0)
+    return replace(config, store=replace(config.store, transient_pool=False, access_in_memory_ratio=ratio))
 
 
 @dataclass

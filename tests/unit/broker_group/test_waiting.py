@@ -56,7 +56,9 @@ async def transfer(world: Group, leader: Node) -> None:
 
 @pytest.mark.parametrize("is_cut_off", [True, False])
 @virtual
-async def test_everything_that_waits_at_a_leader_is_answered_when_it_leads_no_longer(is_cut_off: bool) -> None:
+async def test_everything_that_waits_at_a_leader_is_answered_when_it_leads_no_longer(
+    is_cut_off: bool,
+) -> None:
     async with group("autoCreateTopicEnable=true\n") as world:
         desk = await desk_of_leader(world)
         leader = await world.leader()

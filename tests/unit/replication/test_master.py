@@ -38,6 +38,16 @@ async def test_an_apache_slave_gets_everything_from_its_offset_on_in_parts_withi
 
 
 @virtual
+async def test_slaves_of_ours_get_larger_parts_than_the_setting_says() -> None:
+    bench = MasterBench(PlayedLog(2 * OWN_PART), MasterRules(part_bytes=300))
+    await bench.start()
+    slave = await bench.slave(takes_tables=True)
+    slave.greet(0)
+    await turns()
+    assert slave.parts == [(0, OWN_PART), (OWN_PART, OWN_PART)]
+
+
+@virtual
 async def test_an_empty_apache_slave_gets_the_last_file() -> None:
     bench = MasterBench(PlayedLog(2500, file_size=FILE))
     await bench.start()

@@ -126,6 +126,25 @@ async def test_a_reader_of_old_messages_that_a_filter_rejects_is_far_behind_too(
 
 
 @virtual
+async def test_a_slave_takes_ten_percent_less_of_the_memory_for_messages_than_its_master() -> None:
+    """Apache 5.x takes that much from the setting; 4.9 does it before it has read its role."""
+    async with pair() as world:
+        master, slave = world.node(MASTER + READS), world.node(SLAVE + READS)
+        with memory_of(MEMORY):
+            await master.start()
+            await send_some(world, master)
+            await slave.start()
+            await world.copied(master, slave)
+            assert slave.broker is not None
+            assert slave.broker.config.store.access_in_memory_ratio == 30
+            size = master.store.log.end // 100
+            for node, share in ((master, 4000), (slave, 3000)):
+                near = 100 - share // size  # the first of the messages that are in memory
+                assert suggested(await pull(world, node, near, maxMsgNums=1)) == 0
+                assert suggested(await pull(world, node, near - 1, maxMsgNums=1)) == 1
+
+
+@virtual
 async def test_a_slave_keeps_a_consumer_that_is_far_behind_and_sends_others_back() -> None:
     async with pair() as world:
         master, slave = world.node(MASTER), world.node(SLAVE + READS)
