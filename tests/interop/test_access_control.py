@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cli.conftest import Home
-from tests.integration.cli.test_servers import BROKER_CONF, NAMESRV_CONF
+from tests.integration.cli.server_kit import BROKER_CONF, NAMESRV_CONF
 
 from . import artifacts
 

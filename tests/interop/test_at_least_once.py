@@ -5,18 +5,15 @@ CHURN_SEED repeats a run (as far as processes can be repeated), CHURN_SECONDS ma
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
+from tests.interop.churn_settings import SECONDS, SEED
 
 from . import artifacts, peers
 from .churn import Churn
 from .clients import GO
-
-SECONDS = float(os.environ.get("CHURN_SECONDS", "60"))
-SEED = int(os.environ.get("CHURN_SEED") or random.randrange(1_000_000))
 
 
 def test_every_acknowledged_message_is_consumed_in_order_whatever_is_killed(

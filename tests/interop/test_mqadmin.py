@@ -13,21 +13,19 @@ from typing import Any
 
 import pytest
 from tests import again
+from tests.interop.mqadmin_commands import ACCESS_OF_4_9, COMMANDS_OF_5
 
 from . import compare, mqadmin, peers, recordings
 from .allowed import Allowed
 from .allowed_admin import ALLOWED_MQADMIN, without_marks
 from .mqadmin_operators import OVERVIEW
 
-COMMANDS_OF_5 = "commands of 5"
 REFUSED = re.compile(
     r"CODE: 3 DESC: request type \d+ not supported|\[?broker-a\]? error"
     r"|CODE: 29 DESC: POP is not supported by this broker"
     r"|No topic route to do the remapping"  # because the static topic could not be made before
 )
 
-# Access rights of 4.9, which a broker without them leaves unanswered, and commands that read local files.
-ACCESS_OF_4_9 = {"updateAclConfig", "deleteAclConfig", "clusterAclConfigVersion", "updateGlobalWhiteAddr"}
 NOT_ASKED = {
     *ACCESS_OF_4_9,
     "getAclConfig",

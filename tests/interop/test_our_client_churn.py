@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.interop.churn_settings import SECONDS, SEED
 
 from . import artifacts, peers
 from .churn import Churn
 from .clients import PYTHON
-from .test_at_least_once import SECONDS, SEED
 
 
 def test_our_producers_and_consumers_lose_nothing_whatever_is_killed(

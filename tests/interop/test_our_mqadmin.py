@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.interop.mqadmin_commands import ACCESS_OF_4_9, COMMANDS_OF_5
 
 from turbopump.admin.commands import BY_NAME
 
@@ -24,7 +25,6 @@ from .allowed_admin import (
 from .clients import Answers
 from .compare import ABSENT, Difference, listing
 from .mqadmin_operators import OVERVIEW
-from .test_mqadmin import ACCESS_OF_4_9, COMMANDS_OF_5
 
 SERVERS = (peers.OURS, *artifacts.SERVERS)
 OLD = artifacts.SERVERS[0]

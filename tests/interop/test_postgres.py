@@ -13,9 +13,9 @@ from tests.integration.transactions.databases import AsyncDatabase, Database, me
 from tests.integration.transactions.dying import dying_postgres, killed_everywhere
 from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import create, work
+from tests.integration.transactions.kill_kit import STEPS, check_real_clients
 from tests.integration.transactions.outboxes import *  # noqa: F403
 from tests.integration.transactions.outboxes import Broker, relay, write
-from tests.integration.transactions.test_kills import STEPS, check_real_clients
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message

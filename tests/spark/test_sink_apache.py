@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.spark.reading import bodies, make_topic
-from tests.spark.test_sink import numbers, rows, sink, stream
+from tests.spark.sink_kit import numbers, rows, sink, stream
 
 VERSIONS = ["4.9.7", pytest.param("5.5.0", marks=pytest.mark.long)]
 

@@ -8,11 +8,11 @@ import time
 import pytest
 from tests.interop import artifacts, peers
 from tests.interop.console import Console
+from tests.spark.stream_kit import Stream, pairs
 
 from turbopump import Admin, Message
 
 from .sending import create, numbered, send
-from .test_source_stream import Stream, pairs
 
 pytestmark = pytest.mark.interop
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.spark.source_kit import reader
 
 from turbopump import Message
 
 from .sending import create, numbered, send
-
-
-def reader(spark, broker, topic: str, **options: str):
-    frame = spark.read.format("rocketmq").option("nameServer", broker.namesrv).option("subscribe", topic)
-    return frame.options(**options)
 
 
 def test_every_message_is_a_row_with_the_columns_that_are_asked_for(spark, broker, topic):

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from tests.interop.asking import asked
+from tests.spark.source_kit import reader
+from tests.spark.stream_kit import Stream, wait_until
 
 from turbopump import Admin, Message, Producer
 from turbopump.client.message import MessageQueue
 from turbopump.protocol.codes import RequestCode
 
 from .sending import BROKER, create, numbered, send
-from .test_source_batch import reader
-from .test_source_stream import Stream, wait_until
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from tests.interop import peers
 from tests.interop.workers import eventually
+from tests.spark.stream_kit import WAIT_S, wait_until
 
 from turbopump import Admin, Message, Producer
 from turbopump.client.message import MessageQueue
 
 from .sending import PATIENCE_S, create
-from .test_source_stream import WAIT_S, wait_until
 
 FAULTS = ("killed", "stopped", "cut off")
 WAYS = ("batch", "first offset", "later trigger", "AvailableNow")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cli.conftest import Home
-from tests.integration.cli.test_servers import BROKER_CONF, NAMESRV_CONF, Write
+from tests.integration.cli.server_kit import BROKER_CONF, NAMESRV_CONF, Write
 
 import turbopump
 from turbopump.errors import SendFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cli.conftest import PATIENCE_S, PROGRAMS, Home, Server
-from tests.integration.cli.test_servers import BROKER_CONF, NAMESRV_CONF, Write
+from tests.integration.cli.server_kit import BROKER_CONF, NAMESRV_CONF, Write
 
 ROOT = Path(__file__).parents[3]
 TESTED = re.compile(r"<!-- tested: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)

@@ -3,24 +3,14 @@
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable
 
 import pytest
 from tests.integration.cli.conftest import Home
+from tests.integration.cli.server_kit import BROKER_CONF, NAMESRV_CONF, Write
 
 from turbopump.broker.address import LOOPBACK, primary_local_address
 from turbopump.cli.running_servers import running
 from turbopump.runtime.ports import reserved_port
-
-Write = Callable[[str, str], str]
-
-BROKER_CONF = """
-brokerName = broker-x
-brokerIP1 = 127.0.0.1
-bindAddress = 127.0.0.1
-listenPort = 0
-"""
-NAMESRV_CONF = "listenPort = 0\nbindAddress = 127.0.0.1\n"
 
 
 def start_namesrv(home: Home, write: Write) -> str:

@@ -27,7 +27,7 @@ def test_without_uvloop_the_loop_is_asyncios_own() -> None:
 
 PREAMBLE = """
 import asyncio, atexit, os, signal, sys, threading, time
-from tests.unit.client.test_background import Client, Core, answer
+from tests.unit.client.background_kit import Client, Core, answer
 from turbopump.client import background
 def wait(child):
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.integration.namesrv.kit import World
-from tests.integration.namesrv.test_scenarios import registration
+from tests.integration.namesrv.registration_kit import registration
 from tests.properties import examples
 
 from turbopump.protocol.command import Command

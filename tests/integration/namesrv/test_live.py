@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.integration.namesrv.test_scenarios import broker_fields, registration
+from tests.integration.namesrv.registration_kit import broker_fields, registration
 
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.integration.remoting.test_sockets import Peer
+from tests.integration.remoting.socket_kit import Peer
 from tests.unit.remoting.tls_kit import certificates, client_context
 
 from turbopump.protocol.command import Command, encode

@@ -20,7 +20,6 @@ from turbopump.broker.metrics.statistics import (
 from turbopump.protocol import batch
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem, ConsumeStats, KVTable, TopicStatsTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.testing.loop import run_virtual
 
 
 async def minute(desk: Desk, name: str, key: str) -> tuple[int, float, float]:
@@ -88,34 +87,32 @@ def test_an_item_that_begins_late_has_a_short_window() -> None:
     assert item.figures(MINUTE, 107) == Figures()
 
 
-def test_many_busy_queues_are_counted_in_slices() -> None:
-    async def main() -> None:
-        bench = Bench()
-        queues = [bench.store.queues.queue("T", queue_id) for queue_id in range(10)]
+@virtual
+async def test_many_busy_queues_are_counted_in_slices() -> None:
+    bench = Bench()
+    queues = [bench.store.queues.queue("T", queue_id) for queue_id in range(10)]
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(others())
+    for work in (
+        bench.statistics.fold,
+        bench.statistics.tick,
+        lambda: bench.statistics.forget_group("G"),
+        lambda: bench.statistics.forget_topic("T"),
+    ):
+        for number in range(500):
+            for queue in queues:
+                bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
         turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0)
-                turns += 1
-
-        other = asyncio.create_task(others())
-        for work in (
-            bench.statistics.fold,
-            bench.statistics.tick,
-            lambda: bench.statistics.forget_group("G"),
-            lambda: bench.statistics.forget_topic("T"),
-        ):
-            for number in range(500):
-                for queue in queues:
-                    bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
-            turns = 0
-            await work()
-            assert turns >= 5000 // QUEUES_PER_TURN - 1
-        other.cancel()
-
-    run_virtual(main())
+        await work()
+        assert turns >= 5000 // QUEUES_PER_TURN - 1
+    other.cancel()
 
 
 @virtual

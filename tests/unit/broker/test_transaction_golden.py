@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.kit import virtual
 from tests.unit.broker.producers import COMMIT, HALF, OP, ROLLBACK
 from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of
@@ -26,7 +27,7 @@ from turbopump.protocol.record import Record
 from turbopump.remoting.router import Request
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.store.store import Store
-from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.loop import VirtualClock
 
 NAMES = ["4.9.7-clean", "4.9.7-kill9", "5.5.0-clean", "5.5.0-kill9"]
 pytestmark = pytest.mark.parametrize("name", NAMES)
@@ -78,16 +79,14 @@ class Broker:
         return sum(queue.max_offset - queue.min_offset for queue in self.store.queues.of("Trans"))
 
 
-def on_store(
+@virtual
+async def on_store(
     name: str, path: Path, scene: Callable[[Broker], Awaitable[None]], knows_progress: bool = True
 ) -> None:
-    async def main() -> None:
-        broker = Broker(name, apache_store(name, path), knows_progress)
-        await reopen(broker.store, broker.transactions)
-        await scene(broker)
-        broker.store.commit_log.close()
-
-    run_virtual(main())
+    broker = Broker(name, apache_store(name, path), knows_progress)
+    await reopen(broker.store, broker.transactions)
+    await scene(broker)
+    broker.store.commit_log.close()
 
 
 def test_what_apache_has_done_with_is_not_open(name: str, tmp_path: Path) -> None:

@@ -4,26 +4,12 @@ import asyncio
 
 from tests.kit import virtual
 from tests.unit.broker_group.kit import Group, group
+from tests.unit.broker_group.table_kit import SAVED_S, commit, committed
 from tests.unit.replication.kit import Node
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 from turbopump.protocol.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQUE_KEY, pack
-
-SAVED_S = 8.0  # offsets are saved, and in the log of the group
-
-
-async def commit(world: Group, node: Node, offset: int) -> None:
-    header = UpdateConsumerOffsetRequest(consumerGroup="CG", topic="T", queueId=0, commitOffset=offset)
-    answer = await world.call(node, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-    assert answer.code == ResponseCode.SUCCESS, answer
-
-
-async def committed(world: Group, node: Node) -> str | None:
-    header = QueryConsumerOffsetRequest(consumerGroup="CG", topic="T", queueId=0)
-    answer = await world.call(node, RequestCode.QUERY_CONSUMER_OFFSET, header)
-    return (answer.ext or {}).get("offset")
 
 
 async def send_half(world: Group, node: Node) -> None:

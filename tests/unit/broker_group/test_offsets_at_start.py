@@ -4,7 +4,7 @@ import asyncio
 
 from tests.kit import virtual
 from tests.unit.broker_group.kit import group
-from tests.unit.broker_group.test_failover_tables import SAVED_S, commit, committed
+from tests.unit.broker_group.table_kit import SAVED_S, commit, committed
 
 from turbopump.protocol.codes import ResponseCode
 

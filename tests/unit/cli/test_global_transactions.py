@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from tests.kit import virtual
 from tests.unit.cli.transactions_kit import run
 
 from turbopump import Message
@@ -15,40 +16,34 @@ from turbopump.client.admin import Admin
 from turbopump.client.admin.global_transactions import GlobalCount
 from turbopump.protocol.global_transactions import GlobalDecision, GlobalKind, GlobalRecord, GlobalState
 from turbopump.testing import AsyncCluster
-from turbopump.testing.loop import run_virtual
 from turbopump.transactions.distributed.journal import BrokerJournal
 
 Capture = pytest.CaptureFixture[str]
 SAGA, TCC, XA = GlobalKind.SAGA, GlobalKind.TCC, GlobalKind.XA
 
 
-def with_globals(scene: Callable[[AsyncCluster, Admin, BrokerJournal], Awaitable[None]]) -> None:
+@virtual
+async def with_globals(scene: Callable[[AsyncCluster, Admin, BrokerJournal], Awaitable[None]]) -> None:
     """A parked saga, a decided TCC, an XA transaction that has ended, and an open saga."""
-
-    async def main() -> None:
-        async with (
-            AsyncCluster(2, clock="virtual") as cluster,
-            cluster.admin() as admin,
-            BrokerJournal("bank", cluster.name_servers, owner="tm", world=cluster.world) as journal,
-        ):
-            waits = await journal.open("open", SAGA, "")
-            await asyncio.sleep(60)
-            known = await journal.open("parked", SAGA, '{"order": 4711}')
-            await journal.append(
-                known, [GlobalRecord("done", "debit", "17"), GlobalRecord("refused", "ship")]
-            )
-            await journal.append(known, [], state="parked", error="ship: the box\nis lost")
-            await asyncio.sleep(300)
-            known = await journal.open("decided", TCC, "")
-            await journal.decide("decided", TCC, GlobalDecision.COMMIT, branches=("debit", "credit"))
-            await journal.append(known, [GlobalRecord("confirmed", "debit")], next_try_ms=2_000_000_000_000)
-            deadline_ms = cluster.world.clock.now_ms() + 1000
-            ended = await journal.decide("ended", XA, GlobalDecision.COMMIT, deadline_ms=deadline_ms)
-            await journal.append(ended, [], state="ended", outcome="committed")
-            assert waits.lease == 1
-            await scene(cluster, admin, journal)
-
-    run_virtual(main())
+    async with (
+        AsyncCluster(2, clock="virtual") as cluster,
+        cluster.admin() as admin,
+        BrokerJournal("bank", cluster.name_servers, owner="tm", world=cluster.world) as journal,
+    ):
+        waits = await journal.open("open", SAGA, "")
+        await asyncio.sleep(60)
+        known = await journal.open("parked", SAGA, '{"order": 4711}')
+        await journal.append(known, [GlobalRecord("done", "debit", "17"), GlobalRecord("refused", "ship")])
+        await journal.append(known, [], state="parked", error="ship: the box\nis lost")
+        await asyncio.sleep(300)
+        known = await journal.open("decided", TCC, "")
+        await journal.decide("decided", TCC, GlobalDecision.COMMIT, branches=("debit", "credit"))
+        await journal.append(known, [GlobalRecord("confirmed", "debit")], next_try_ms=2_000_000_000_000)
+        deadline_ms = cluster.world.clock.now_ms() + 1000
+        ended = await journal.decide("ended", XA, GlobalDecision.COMMIT, deadline_ms=deadline_ms)
+        await journal.append(ended, [], state="ended", outcome="committed")
+        assert waits.lease == 1
+        await scene(cluster, admin, journal)
 
 
 def cells(capsys: Capture, *which: int) -> list[Sequence[str]]:
@@ -173,52 +168,46 @@ def test_one_is_resolved_by_hand_and_a_decision_is_not_contradicted_by_accident(
     with_globals(scene)
 
 
-def test_half_messages_are_shown_and_retried_by_their_ids_but_not_resolved(capsys: Capture) -> None:
-    async def main() -> None:
-        settings = {"transactionCheckMax": "1", "transactionCheckInterval": "10000"}
-        async with AsyncCluster(clock="virtual", settings=settings) as cluster, cluster.admin() as admin:
-            await cluster.create_topic("orders")
-            async with cluster.producer("shop", check=lambda message: None) as producer:
-                await producer.transaction(Message("orders", b"old")).begin()
-                await asyncio.sleep(60)
-                (expired,) = [half async for half in admin.transactions.expired()]
-                id = expired.message_id
-                assert await run(admin, "show", id) == 0
-                printed = capsys.readouterr().out
-                assert "state       expired" in printed
-                assert "producers   shop" in printed
-                assert await run(admin, "show", id, "--json") == 0
-                assert json.loads(capsys.readouterr().out)["kind"] == "half"
-                with pytest.raises(CommandFailure, match="is a half message, which its producers"):
-                    await run(admin, "resolve", id, "--commit", "--because", "why")
-                assert await run(admin, "retry", id) == 0
-                assert capsys.readouterr().out == f"{id} resumed\n"
-                assert [half.body async for half in admin.transactions.open()] == [b"old"]
-                with pytest.raises(CommandFailure, match="is an open half message"):
-                    await run(admin, "retry", id)
-
-    run_virtual(main())
+@virtual
+async def test_half_messages_are_shown_and_retried_by_their_ids_but_not_resolved(capsys: Capture) -> None:
+    settings = {"transactionCheckMax": "1", "transactionCheckInterval": "10000"}
+    async with AsyncCluster(clock="virtual", settings=settings) as cluster, cluster.admin() as admin:
+        await cluster.create_topic("orders")
+        async with cluster.producer("shop", check=lambda message: None) as producer:
+            await producer.transaction(Message("orders", b"old")).begin()
+            await asyncio.sleep(60)
+            (expired,) = [half async for half in admin.transactions.expired()]
+            id = expired.message_id
+            assert await run(admin, "show", id) == 0
+            printed = capsys.readouterr().out
+            assert "state       expired" in printed
+            assert "producers   shop" in printed
+            assert await run(admin, "show", id, "--json") == 0
+            assert json.loads(capsys.readouterr().out)["kind"] == "half"
+            with pytest.raises(CommandFailure, match="is a half message, which its producers"):
+                await run(admin, "resolve", id, "--commit", "--because", "why")
+            assert await run(admin, "retry", id) == 0
+            assert capsys.readouterr().out == f"{id} resumed\n"
+            assert [half.body async for half in admin.transactions.open()] == [b"old"]
+            with pytest.raises(CommandFailure, match="is an open half message"):
+                await run(admin, "retry", id)
 
 
-def test_a_gid_that_several_groups_have_needs_the_group(capsys: Capture) -> None:
-    async def main() -> None:
-        async with AsyncCluster(2, clock="virtual") as cluster, cluster.admin() as admin:
-            for group, home in (("bank", "broker-a"), ("shop", "broker-b")):
-                async with BrokerJournal(
-                    group, cluster.name_servers, home=home, world=cluster.world
-                ) as journal:
-                    await journal.open("same", TCC, group)
-            with pytest.raises(CommandFailure, match="choose one of bank, shop"):
-                await run(admin, "show", "same")
-            with pytest.raises(CommandFailure, match="choose one of bank, shop"):
-                await run(admin, "retry", "same")
-            assert await run(admin, "show", "same", "--group", "shop") == 0
-            assert "plan        shop" in capsys.readouterr().out
-            assert await run(admin, "retry", "same", "--group", "shop") == 0
-            with pytest.raises(CommandFailure, match="no broker knows transaction same of group other"):
-                await run(admin, "show", "same", "--group", "other")
-
-    run_virtual(main())
+@virtual
+async def test_a_gid_that_several_groups_have_needs_the_group(capsys: Capture) -> None:
+    async with AsyncCluster(2, clock="virtual") as cluster, cluster.admin() as admin:
+        for group, home in (("bank", "broker-a"), ("shop", "broker-b")):
+            async with BrokerJournal(group, cluster.name_servers, home=home, world=cluster.world) as journal:
+                await journal.open("same", TCC, group)
+        with pytest.raises(CommandFailure, match="choose one of bank, shop"):
+            await run(admin, "show", "same")
+        with pytest.raises(CommandFailure, match="choose one of bank, shop"):
+            await run(admin, "retry", "same")
+        assert await run(admin, "show", "same", "--group", "shop") == 0
+        assert "plan        shop" in capsys.readouterr().out
+        assert await run(admin, "retry", "same", "--group", "shop") == 0
+        with pytest.raises(CommandFailure, match="no broker knows transaction same of group other"):
+            await run(admin, "show", "same", "--group", "other")
 
 
 def test_counts_say_how_many_there_are_and_how_old_the_oldest_is() -> None:

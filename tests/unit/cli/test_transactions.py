@@ -13,7 +13,6 @@ from turbopump.cli.failures import CommandFailure
 from turbopump.client.admin import Admin
 from turbopump.client.produce.ledger import Ledger
 from turbopump.testing import AsyncCluster
-from turbopump.testing.loop import run_virtual
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,25 +21,20 @@ answer: list[Decision] = []
 """Of the producer, when it is asked; it does not know when this is empty."""
 
 
-def with_transactions(scene: Callable[[AsyncCluster, Admin], Awaitable[None]]) -> None:
+@virtual
+async def with_transactions(scene: Callable[[AsyncCluster, Admin], Awaitable[None]]) -> None:
     """One expired transaction, one that has ended, one that is open."""
-
-    async def main() -> None:
-        answer.clear()
-        settings = {"transactionCheckMax": "1", "transactionCheckInterval": "10000"}
-        async with AsyncCluster(clock="virtual", settings=settings) as cluster, cluster.admin() as admin:
-            await cluster.create_topic("orders")
-            async with cluster.producer(
-                "shop", check=lambda message: answer[0] if answer else None
-            ) as producer:
-                await producer.transaction(Message("orders", b"old")).begin()
-                await asyncio.sleep(60)
-                async with producer.transaction(Message("orders", b"ended")):
-                    pass
-                await producer.transaction(Message("orders", b"new")).begin()
-                await scene(cluster, admin)
-
-    run_virtual(main())
+    answer.clear()
+    settings = {"transactionCheckMax": "1", "transactionCheckInterval": "10000"}
+    async with AsyncCluster(clock="virtual", settings=settings) as cluster, cluster.admin() as admin:
+        await cluster.create_topic("orders")
+        async with cluster.producer("shop", check=lambda message: answer[0] if answer else None) as producer:
+            await producer.transaction(Message("orders", b"old")).begin()
+            await asyncio.sleep(60)
+            async with producer.transaction(Message("orders", b"ended")):
+                pass
+            await producer.transaction(Message("orders", b"new")).begin()
+            await scene(cluster, admin)
 
 
 @virtual

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.kit import virtual
 
 from turbopump import Decision, Message
 from turbopump.client.errors import InvalidArgument, NotPrepared, NotRunning
@@ -19,13 +20,11 @@ from turbopump.testing.loop import run_virtual
 PAID = Message("orders", b"paid", tags="paid", keys="A-1", properties={"own": "x"})
 
 
-def in_cluster(scene: Callable[[AsyncCluster], Awaitable[None]], **settings: str) -> None:
-    async def main() -> None:
-        async with AsyncCluster(clock="virtual", settings=settings) as cluster:
-            await cluster.create_topic("orders")
-            await scene(cluster)
-
-    run_virtual(main())
+@virtual
+async def in_cluster(scene: Callable[[AsyncCluster], Awaitable[None]], **settings: str) -> None:
+    async with AsyncCluster(clock="virtual", settings=settings) as cluster:
+        await cluster.create_topic("orders")
+        await scene(cluster)
 
 
 async def bodies(cluster: AsyncCluster) -> list[bytes]:

@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 from tests.kit import virtual
 from tests.unit.remoting.kit import asked, commands, turn
+from tests.unit.remoting.server_kit import Peer
 
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
@@ -12,21 +13,6 @@ from turbopump.remoting.server import Server
 from turbopump.runtime.network import Listener, ProtocolFactory
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.network import MemoryNetwork, NetworkConditions
-
-
-class Peer(asyncio.Protocol):
-    def __init__(self) -> None:
-        self.got = b""
-        self.lost: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.got += data
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost.set_result(asyncio.get_running_loop().time())
 
 
 async def serving(routes: Routes, limits: Limits | None = None) -> tuple[Server, MemoryNetwork, int]:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from tests.kit import virtual
 from tests.unit.remoting.kit import asked, commands, turn
-from tests.unit.remoting.test_server import Peer
+from tests.unit.remoting.server_kit import Peer
 from tests.unit.remoting.tls_kit import HOST, TlsFiles, certificates, client_context
 
 from turbopump.protocol.command import Command

@@ -13,7 +13,7 @@ from tests.compat.ha import VERSIONS, requests
 from tests.kit import virtual
 from tests.unit.replication.kit import FILE_SIZE, Node, Pair, pair
 from tests.unit.replication.played import PlayedLog, PlayedMaster
-from tests.unit.replication.test_promotion import bodies
+from tests.unit.replication.promotion_kit import bodies
 
 from turbopump.protocol import dialect
 from turbopump.protocol.codes import RequestCode

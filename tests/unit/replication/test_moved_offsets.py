@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.kit import virtual
 from tests.unit.replication.kit import TOPIC, Node, Pair, pair
-from tests.unit.replication.test_operation import followed
+from tests.unit.replication.operation_kit import followed
 
 from turbopump.broker.config import OffsetRules
 from turbopump.broker.groups.offsets import CommittedOffsets

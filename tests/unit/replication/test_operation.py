@@ -6,6 +6,7 @@ import re
 import pytest
 from tests.kit import virtual
 from tests.unit.replication.kit import Node, Pair, pair
+from tests.unit.replication.operation_kit import MASTER, SLAVE, followed
 
 from turbopump.broker.config import MasterRole
 from turbopump.broker.metrics.replicas import ReplicaFigures
@@ -14,8 +15,6 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
 from turbopump.protocol.headers.replicas import ReplicaPromoteRequest
 
-MASTER = "brokerRole=ASYNC_MASTER\n"
-SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
 # What 5.5.0 answers to 907, a master with a slave and the slave.
 FROM_5_5_MASTER = (
     '{"haClientRuntimeInfo":{"lastReadTimestamp":0,"lastWriteTimestamp":0,"masterFlushOffset":0,"maxOffset":0,'
@@ -28,18 +27,6 @@ FROM_5_5_SLAVE = (
     '"masterAddr":"127.0.0.1:25224","masterFlushOffset":0,"maxOffset":0,"transferredByteInSecond":0},'
     '"haConnectionInfo":[],"inSyncSlaveNums":0,"master":false,"masterCommitLogMaxOffset":0}'
 )
-
-
-async def followed(world: Pair, messages: int = 20) -> tuple[Node, Node]:
-    """A master with messages, and a slave that follows it."""
-    master, slave = world.node(MASTER), world.node(SLAVE)
-    await master.start()
-    for number in range(messages):
-        await world.send(master, b"%d" % number)
-    await slave.start()
-    await world.copied(master, slave)
-    await asyncio.sleep(2)
-    return master, slave
 
 
 async def status(world: Pair, node: Node) -> ReplicaStatus:

@@ -11,16 +11,14 @@ from tests.kit import virtual
 from tests.unit.broker import globals_kit, producers, writers
 from tests.unit.broker.timers_kit import now_ms
 from tests.unit.replication.kit import BrokerDesk, Node, Pair, pair
+from tests.unit.replication.promotion_kit import MASTER, SYNC, bodies, promoted, stored
 
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.headers.offsets import QueryConsumerOffsetRequest, UpdateConsumerOffsetRequest
-from turbopump.protocol.record import Record
 from turbopump.replication.slave import SlaveState
-from turbopump.testing.simulated_files import Survival
 
 OK = ResponseCode.SUCCESS
-MASTER, SYNC = "brokerRole=ASYNC_MASTER\n", "brokerRole=SYNC_MASTER\n"
 SLAVE = "brokerRole=SLAVE\nbrokerId=1\nflushDiskType=SYNC_FLUSH\n"
 
 ENDS = ["stopped", "killed", "crashed"]
@@ -33,39 +31,6 @@ async def started(world: Pair, master_conf: str = MASTER) -> tuple[Node, Node]:
     await slave.start()
     await world.until(lambda: slave.slave.state is SlaveState.FOLLOWING)
     return master, slave
-
-
-async def promoted(
-    world: Pair, master: Node, slave: Node, end: str = "killed", conf: str = MASTER
-) -> BrokerDesk:
-    """Ends the master for good, then the slave, and starts the slave as the master."""
-    await master.kill()
-    if end == "stopped":
-        await slave.stop()
-    elif end == "killed":
-        await slave.kill()
-    else:
-        await asyncio.sleep(0.1)  # its last bytes are synced
-        await slave.kill(Survival.LOST)
-    await slave.start(conf)
-    return BrokerDesk(world, slave)
-
-
-def stored(node: Node, topic: str) -> list[Record]:
-    """Every message of a topic, in the order of the log, from all queues."""
-    found = []
-    for queue in node.store.queues.of(topic):
-        for offset in range(queue.min_offset, queue.max_offset):
-            entry = queue.entry(offset)
-            assert entry is not None
-            one = node.store.log.look_up(entry[0])
-            assert one is not None
-            found.append(one)
-    return sorted(found, key=lambda one: one.physical_offset)
-
-
-def bodies(node: Node, topic: str = "T") -> list[bytes]:
-    return [one.body for one in stored(node, topic)]
 
 
 @pytest.mark.parametrize("end", ENDS)

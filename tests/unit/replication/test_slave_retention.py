@@ -12,7 +12,7 @@ import pytest
 from tests.kit import virtual
 from tests.unit.replication.kit import FILE_SIZE, BrokerDesk, Node, Pair, pair
 from tests.unit.replication.played import PlayedLog, PlayedMaster
-from tests.unit.replication.test_promotion import bodies, promoted
+from tests.unit.replication.promotion_kit import bodies, promoted
 
 from turbopump.broker.replicas.slave_retention import SlaveRetention
 from turbopump.replication.comparison import CannotCompare, Extent

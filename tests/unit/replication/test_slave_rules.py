@@ -4,7 +4,7 @@ from tests.kit import virtual
 from tests.unit.auth.requests_kit import handlers, name_of, request_of
 from tests.unit.broker_group.kit import group
 from tests.unit.replication.kit import TOPIC, Node, Pair, pair
-from tests.unit.replication.test_operation import followed
+from tests.unit.replication.operation_kit import followed
 
 from turbopump.broker.replicas.slave_rules import RULES, SlaveRule
 from turbopump.protocol.codes import RequestCode as Code

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.failures.links import Link, Way
+from tests.kit import in_loop
 
 NOT_YET_S = 0.1  # nothing can be awaited that does not happen
 
@@ -41,12 +42,10 @@ async def connect(link: Link) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
     return await asyncio.open_connection(host, int(port))
 
 
-def run(scenario: Callable[[Link, Target], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(10), linked() as (link, target):
-            await scenario(link, target)
-
-    asyncio.run(main())
+@in_loop
+async def run(scenario: Callable[[Link, Target], Awaitable[None]]) -> None:
+    async with asyncio.timeout(10), linked() as (link, target):
+        await scenario(link, target)
 
 
 def test_bytes_and_ends_pass_in_both_directions() -> None:
@@ -134,17 +133,15 @@ def test_a_slow_link_takes_its_time() -> None:
     run(scenario)
 
 
-def test_a_target_that_does_not_listen_resets_who_comes() -> None:
-    async def main() -> None:
-        server = await asyncio.start_server(Target().accept, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        link = Link(f"127.0.0.1:{port}")
-        await link.open()
-        near = await connect(link)
-        with pytest.raises(ConnectionResetError):
-            await near[0].readexactly(1)
-        await link.close()
-
-    asyncio.run(main())
+@in_loop
+async def test_a_target_that_does_not_listen_resets_who_comes() -> None:
+    server = await asyncio.start_server(Target().accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    link = Link(f"127.0.0.1:{port}")
+    await link.open()
+    near = await connect(link)
+    with pytest.raises(ConnectionResetError):
+        await near[0].readexactly(1)
+    await link.close()

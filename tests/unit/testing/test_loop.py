@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.kit import virtual
 
 from turbopump.testing import loop as loops
 from turbopump.testing.loop import VirtualLoop, run_virtual
@@ -148,16 +149,14 @@ def test_a_call_for_what_never_comes_is_an_error(
     assert not caplog.records  # of a task that was destroyed: the error has told it
 
 
-def test_a_timer_that_fires_is_never_ahead_of_the_clock() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(39.99999999999996)
-        turns = 0
-        while loop.time() < 40.0 and turns < 100:
-            turns += 1
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(40.0 - loop.time()):
-                    await asyncio.Event().wait()
-        assert turns == 1
-
-    run_virtual(main())
+@virtual
+async def test_a_timer_that_fires_is_never_ahead_of_the_clock() -> None:
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(39.99999999999996)
+    turns = 0
+    while loop.time() < 40.0 and turns < 100:
+        turns += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(40.0 - loop.time()):
+                await asyncio.Event().wait()
+    assert turns == 1
