@@ -106,7 +106,7 @@ def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_die
     mariadb_server: mariadb.MariaDB, tmp_path: Path
 ) -> None:
     def fresh(_: str) -> Any:
-        return dying_mariadb(mariadb_server.port, mariadb_server.new_database())
+        return dying_mariadb(mariadb_server.port, _with_outbox(mariadb_server))
 
     outcomes = list(killed_everywhere(tmp_path, fresh))
     for outcome in outcomes:
@@ -120,7 +120,14 @@ def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_die
 def test_real_clients_killed_again_and_again_have_each_effect_once(
     mariadb_server: mariadb.MariaDB, tmp_path: Path
 ) -> None:
-    check_real_clients(f"mariadb:{mariadb_server.port}/{mariadb_server.new_database()}", tmp_path)
+    check_real_clients(f"mariadb:{mariadb_server.port}/{_with_outbox(mariadb_server)}", tmp_path)
+
+
+def _with_outbox(server: mariadb.MariaDB) -> str:
+    """A new database in which the outbox is there before the first transaction. Its name."""
+    name = server.new_database()
+    create_outbox(_database("PyMySQL", server, name))
+    return name
 
 
 # --- tables -------------------------------------------------------------------------------------------------
