@@ -63,8 +63,13 @@ class DatabaseServer:
 
     def pause(self) -> None:
         """SIGSTOP, for its children too: it keeps its connections and answers nothing."""
-        for pid in self._pids():
+        pids = self._pids()
+        for pid in pids:
             _send(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not all(_is_stopped(pid) for pid in pids):  # a thread may go on for a moment
+            assert time.monotonic() < deadline, f"{self.name} does not stop"
+            time.sleep(0.002)
 
     def resume(self) -> None:
         for pid in self._pids():
@@ -95,6 +100,18 @@ def _children(parent: int) -> list[int]:
             if int(status.rpartition(")")[2].split()[1]) == parent:
                 found.append(int(entry.name))
     return found
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all its threads are; a process that has ended is."""
+    try:
+        states = [
+            (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except OSError:
+        return not Path(f"/proc/{pid}").exists()
+    return set(states) <= {"T", "t", "Z", "X"}
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from tests.integration.transactions.databases import AsyncDatabase, Database, message, run, run_async
 from tests.integration.transactions.dying import dying_mariadb, killed_everywhere
+from tests.integration.transactions.fences import *  # noqa: F403
+from tests.integration.transactions.fences import call, check_killed_calls, with_fence
 from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import create, work
 from tests.integration.transactions.outboxes import *  # noqa: F403
@@ -32,6 +34,7 @@ from turbopump.transactions.database import (
     insert_if_absent,
     run_steps,
 )
+from turbopump.transactions.fence import fenced
 from turbopump.transactions.idempotent import once
 
 from . import mariadb
@@ -106,7 +109,7 @@ def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_die
     mariadb_server: mariadb.MariaDB, tmp_path: Path
 ) -> None:
     def fresh(_: str) -> Any:
-        return dying_mariadb(mariadb_server.port, mariadb_server.new_database())
+        return dying_mariadb(mariadb_server.port, _with_outbox(mariadb_server))
 
     outcomes = list(killed_everywhere(tmp_path, fresh))
     for outcome in outcomes:
@@ -120,7 +123,14 @@ def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_die
 def test_real_clients_killed_again_and_again_have_each_effect_once(
     mariadb_server: mariadb.MariaDB, tmp_path: Path
 ) -> None:
-    check_real_clients(f"mariadb:{mariadb_server.port}/{mariadb_server.new_database()}", tmp_path)
+    check_real_clients(f"mariadb:{mariadb_server.port}/{_with_outbox(mariadb_server)}", tmp_path)
+
+
+def _with_outbox(server: mariadb.MariaDB) -> str:
+    """A new database in which the outbox is there before the first transaction. Its name."""
+    name = server.new_database()
+    create_outbox(_database("PyMySQL", server, name))
+    return name
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -311,3 +321,27 @@ def test_a_repeat_leaves_no_warning_in_the_log_of_asyncmy(
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(go()) == [True, False]
     assert caplog.records == []
+
+
+# --- the fence ----------------------------------------------------------------------------------------------
+
+
+def test_a_participant_killed_at_every_step_has_each_effect_once(
+    mariadb_server: mariadb.MariaDB, tmp_path: Path
+) -> None:
+    name = mariadb_server.new_database()
+    dying = dying_mariadb(mariadb_server.port, name)
+    check_killed_calls(tmp_path, dying, with_fence(_database("PyMySQL", mariadb_server, name)))
+
+
+def test_under_repeatable_read_a_refused_call_sees_the_row_that_a_plain_select_does_not(
+    plain: Database,
+) -> None:
+    with_fence(plain)
+    connection = plain.connect()
+    assert run(connection, "SELECT count(*) FROM turbopump_fence") == [(0,)]  # what it sees from now on
+    assert call(plain, "1", "try") == "try of 1"
+    assert run(connection, "SELECT count(*) FROM turbopump_fence") == [(0,)]
+    with fenced(connection, "1", "debit", "try", commit=False) as known:
+        assert (known.is_first, known.result) == (False, "try of 1")
+    connection.close()

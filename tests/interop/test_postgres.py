@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.integration.transactions.databases import AsyncDatabase, Database, message
 from tests.integration.transactions.dying import dying_postgres, killed_everywhere
+from tests.integration.transactions.fences import *  # noqa: F403
+from tests.integration.transactions.fences import call, check_killed_calls, with_fence
 from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import create, work
 from tests.integration.transactions.kill_kit import STEPS, check_real_clients
@@ -20,6 +22,7 @@ from tests.integration.transactions.outboxes import Broker, relay, write
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
 from turbopump.transactions import outbox
+from turbopump.transactions.fence import fenced, is_retriable
 from turbopump.transactions.idempotent import once
 
 from . import postgres
@@ -187,3 +190,29 @@ def test_real_clients_killed_again_and_again_have_each_effect_once(
     server: postgres.Postgres, tmp_path: Path
 ) -> None:
     check_real_clients(f"postgres:{fresh_schema(server)}", tmp_path)
+
+
+def test_a_participant_killed_at_every_step_has_each_effect_once(
+    server: postgres.Postgres, tmp_path: Path
+) -> None:
+    schema = server.new_schema()
+    dying = dying_postgres(server.connection_string(schema))
+    check_killed_calls(tmp_path, dying, with_fence(_plain(server, schema)))
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_call_under_stricter_isolation_is_refused_by_40001_and_may_be_repeated(
+    plain: Database, level: str
+) -> None:
+    with_fence(plain)
+    connection = plain.connect()
+    connection.execute(f"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")
+    connection.commit()
+    connection.execute("SELECT count(*) FROM effects")
+    assert call(plain, "1", "try") == "try of 1"
+    with pytest.raises(Exception, match="could not serialize") as raised:
+        fenced(connection, "1", "debit", "try").__enter__()
+    assert is_retriable(raised.value)
+    with fenced(connection, "1", "debit", "try") as known:
+        assert (known.is_first, known.result) == (False, "try of 1")
+    connection.close()

@@ -53,7 +53,7 @@ def name_of(sql: str) -> str:
     return " ".join([sql.split()[0], *[table for table in known if table in sql][:1]])
 
 
-def dying_sqlite(path: Path) -> Callable[[Points], Database]:
+def dying_sqlite(path: Path, one_thread: bool = True) -> Callable[[Points], Database]:
     def made(point: Points) -> Database:
         class Cursor(sqlite3.Cursor):
             def execute(self, sql: str, *more: Any) -> Any:
@@ -75,7 +75,10 @@ def dying_sqlite(path: Path) -> Callable[[Points], Database]:
                 super().commit()
                 point("after commit")
 
-        return Database("sqlite3", lambda: sqlite3.connect(path, timeout=20, factory=Connection))
+        def connect() -> Any:
+            return sqlite3.connect(path, timeout=20, factory=Connection, check_same_thread=one_thread)
+
+        return Database("sqlite3", connect)
 
     return made
 
