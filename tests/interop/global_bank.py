@@ -19,7 +19,6 @@ from turbopump.transactions.aio import Coordinator
 from turbopump.transactions.distributed.gids import is_of_group
 
 from . import topics
-
 from .mariadb import MariaDB
 from .peers import Cluster
 from .postgres import Postgres

@@ -231,7 +231,7 @@ async def _saga(bank: Bank, points: Points, cents: int, gid: str) -> tuple[str, 
     try:
         await coordinator.run(transfer_saga(bank), Transfer(cents), gid=gid)
         return "committed", gid, str(made)
-    except Aborted as error:
+    except Aborted:
         while coordinator.figures().active:
             await asyncio.sleep(0.02)
         return "aborted", gid, str(made)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, product
-from pathlib import Path
 
 import pytest
 from tests.interop import global_tm
@@ -16,7 +15,6 @@ from tests.interop.global_tm import CENTS, XA_POINTS
 
 from . import peers
 from .global_bank import RealBank, TransactionManager
-
 from .mariadb import MariaDB
 from .postgres import Postgres
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
-from tests.simulation import cluster, delays, dledger, ledger, timers, transactions
+from tests.simulation import cluster, delays, dledger, globals, ledger, timers, transactions
 
 from turbopump.broker.delay import levels, timer_recovery
 from turbopump.broker.delay import timers as broker_timers
@@ -41,7 +41,7 @@ def _events(run: Callable[[int], object], seed: int) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("world", [ledger, cluster, dledger])
+@pytest.mark.parametrize("world", [ledger, cluster, dledger, globals])
 def test_a_seed_is_the_same_run_again(world: object) -> None:
     run: Callable[[int], object] = world.run  # type: ignore[attr-defined]
     first = _events(run, SEED)

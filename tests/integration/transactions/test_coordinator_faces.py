@@ -2,21 +2,20 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.transactions.both_faces import BlockingBank
-from tests.unit.transactions.memory_bank import MemoryDatabase, two_banks
+from tests.unit.transactions.memory_bank import two_banks
 
 from turbopump import aio
 from turbopump.client.errors import InsideEventLoop, InvalidArgument
@@ -255,10 +254,9 @@ def cluster() -> Iterator[Cluster]:
 def test_ctrl_c_in_a_block_rolls_back(cluster: Cluster) -> None:
     banks = two_banks()
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+            asyncio.run(move(t))
+            raise KeyboardInterrupt
         assert banks["icbc"].cents == {"A": 100}
         assert "roll back" in banks["icbc"].calls
 
@@ -273,10 +271,9 @@ def test_ctrl_c_while_the_votes_come_aborts(cluster: Cluster) -> None:
 
     banks["ccb"].hold["prepare"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                _interrupt_when(reached)
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+            asyncio.run(move(t))
+            _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
         assert (banks["icbc"].cents, banks["icbc"].prepared_changes) == ({"A": 100}, {})
         assert bank.outcome(t.gid) is GlobalOutcome.ABORTED
@@ -292,10 +289,9 @@ def test_ctrl_c_after_the_decision_leaves_it_committed(cluster: Cluster) -> None
 
     banks["ccb"].hold["commit"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                _interrupt_when(reached)
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+            asyncio.run(move(t))
+            _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
         assert (banks["icbc"].cents, banks["ccb"].cents) == ({"A": 90}, {"B": 10})
 
@@ -323,9 +319,8 @@ def test_a_blocking_call_in_an_event_loop_is_refused(cluster: Cluster) -> None:
     bank = Coordinator("bank", name_servers=cluster.name_servers, resources=two_banks())
 
     async def main() -> None:
-        with pytest.raises(InsideEventLoop, match="turbopump.aio"):
-            with bank.xa():
-                raise AssertionError("it must not begin")
+        with pytest.raises(InsideEventLoop, match="turbopump.aio"), bank.xa():
+            raise AssertionError("it must not begin")
 
     asyncio.run(main())
     bank.close()

@@ -46,6 +46,7 @@ from turbopump.transactions.distributed.machine import (
 )
 from turbopump.transactions.distributed.saga import SagaMachine, SagaStep
 from turbopump.transactions.distributed.tcc import TccMachine, TccState
+from turbopump.transactions.distributed.three_phase_agent import AgentAction, ThreePhaseAgent, concluded
 from turbopump.transactions.distributed.xa import XaMachine, XaState
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -199,6 +200,15 @@ def _forget_what_may_have_begun(self: SagaMachine, known: GlobalTransaction) -> 
     self._begun = set(self.results) | self._refused
 
 
+# 3PC
+
+
+def _go_by_own_state(self: ThreePhaseAgent) -> list[AgentAction]:
+    """Decides alone where nothing was heard, and asks nobody."""
+    self._conclusion = concluded(self.state, ())
+    return self._decide_alone()
+
+
 # the coordinator
 
 
@@ -263,6 +273,7 @@ BUGS: Sequence[PlantedBug] = (
     PlantedBug(
         "compensate only what has a record", _replaced(SagaMachine, "_read", _forget_what_may_have_begun), 200
     ),
+    PlantedBug("3PC goes by its own state", _replaced(ThreePhaseAgent, "_ask_book", _go_by_own_state), 200),
     PlantedBug("TC forgets before the end", _replaced(GlobalBook, "snapshot", _forget_decided), 200),
     PlantedBug(
         "TC answers before the disk",

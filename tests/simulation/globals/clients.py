@@ -226,6 +226,8 @@ class Client:
         self.process = Process(name)
         self.clock = ProcessClock(self.process, world.clock)
         self.journal = SimulatedJournal(world, self.process, self.clock)
+        self.at_phase: tuple[Phase, Callable[[], None]] | None = None
+        """A fault that happens when the next call of this phase is done, before its answer is seen."""
         self.process.start(self._recover())
 
     # transactions of its own
@@ -322,7 +324,13 @@ class Client:
             verdict = BranchVerdict.READ_ONLY if data is False else BranchVerdict.DONE
             return BranchAnswered(call.branch, call.phase, verdict)
         finally:
+            self._reached(call.phase)
             await self.process.running.wait()
+
+    def _reached(self, phase: Phase) -> None:
+        if self.at_phase is not None and self.at_phase[0] is phase and self.process.is_alive:
+            fault, self.at_phase = self.at_phase[1], None
+            fault()
 
     async def _ask_database(self, name: str, work: Callable[[Database], T], is_message: bool = False) -> T:
         database = self.world.databases[name]

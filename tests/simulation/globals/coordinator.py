@@ -27,6 +27,7 @@ from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
+SYNCS_S = 0.001, 0.01, 0.1, 0.5
 ADDRESS = "tc:10911"
 
 
@@ -57,9 +58,7 @@ class SimulatedChangeLog:
             if self._sync is None:
                 self._sync = asyncio.get_running_loop().create_future()
                 self._end = len(self.disk)
-                asyncio.get_running_loop().call_later(
-                    self._chance.choice((0.001, 0.01, 0.1, 0.5)), self._done
-                )
+                asyncio.get_running_loop().call_later(self._chance.choice(SYNCS_S), self._done)
             await asyncio.shield(self._sync)
 
     def _done(self) -> None:

@@ -26,7 +26,7 @@ from turbopump.protocol.headers.global_transactions import GlobalResolveRequest
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.transactions.distributed import gids
 from turbopump.transactions.distributed.journal import Journal
-from turbopump.transactions.distributed.machine import Finish, Machine
+from turbopump.transactions.distributed.machine import Finish, Machine, Phase
 from turbopump.transactions.distributed.retries import Retry
 from turbopump.transactions.distributed.saga import SagaGraph, SagaStep
 
@@ -38,6 +38,16 @@ FAULTS_S = 60.0
 BOUND_S = 400.0
 """Two leases, the longest pause of a retry, and the longest delay of a message, with slack."""
 LOOK_S = 5.0
+PHASES = (
+    Phase.PREPARE,
+    Phase.PREPARE,
+    Phase.COMMIT,
+    Phase.TRY,
+    Phase.CONFIRM,
+    Phase.CANCEL,
+    Phase.DO,
+    Phase.UNDO,
+)
 DAY_S = timedelta(days=1).total_seconds()
 
 
@@ -162,6 +172,9 @@ class GlobalsWorld:
             self._kill_tc,
             self._cut_client,
             self._cut_client,
+            self._strike_at_a_phase,
+            self._strike_at_a_phase,
+            self._strike_at_a_phase,
             self.tc.rewrite,
         ]
         while True:
@@ -170,8 +183,17 @@ class GlobalsWorld:
             if self.chance.random() < 0.01:
                 self._let_a_day_pass()
 
-    def _kill_client(self) -> None:
+    def _strike_at_a_phase(self) -> None:
+        """Has a client die, or stop, right after a participant has done a phase."""
         client = self.chance.choice(self.clients)
+        fault = self.chance.choice((self._kill, self._stop))
+        phase = self.chance.choice(PHASES)
+        client.at_phase = phase, lambda: fault(client)
+
+    def _kill_client(self) -> None:
+        self._kill(self.chance.choice(self.clients))
+
+    def _kill(self, client: Client) -> None:
         log.info("%s is killed", client.process.name)
         self._bury(client)
         self._later(self.chance.uniform(0.1, 10.0), self.start_client)
@@ -184,7 +206,9 @@ class GlobalsWorld:
             database.disconnect(client.process.name)
 
     def _stop_client(self) -> None:
-        client = self.chance.choice(self.clients)
+        self._stop(self.chance.choice(self.clients))
+
+    def _stop(self, client: Client) -> None:
         log.info("%s is stopped", client.process.name)
         client.process.running.clear()
         self._later(self.chance.choice((0.5, 8.0, 35.0, 50.0)), client.process.running.set)
@@ -264,6 +288,7 @@ class GlobalsWorld:
         for database in self.databases.values():
             database.is_up = True
         for client in self.clients:
+            client.at_phase = None
             client.process.running.set()
         self.start_client()
 
