@@ -7,7 +7,7 @@ not start does not: `open` raises before anything is served.
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from turbopump.auth.access import Access
@@ -19,7 +19,7 @@ from turbopump.guard.changes import ChangeAudit
 from turbopump.guard.config import AccessConfig
 from turbopump.guard.explain_requests import ExplainHandler
 from turbopump.guard.failures import FailedSignatures
-from turbopump.guard.link import AccessLink
+from turbopump.guard.link import AccessLink, Exemptions
 from turbopump.guard.peers import PeerAccess
 from turbopump.guard.quotas import UserQuotas
 from turbopump.guard.signed_sends import Read
@@ -77,6 +77,7 @@ class AccessControl:
             self._accounts = AccountTable(config.accounts_dir, disk, run, clock)
         else:
             self.users = UserTable(config, place.directory, disk, run)
+        exempt = Exemptions(config.unchecked, config.unauthorized, config.dry_run)
         failures, quotas = FailedSignatures(), UserQuotas(dict(config.quotas))
         self.link = AccessLink(
             self._access,
@@ -85,11 +86,8 @@ class AccessControl:
             failures,
             quotas,
             clock,
-            config.unchecked,
-            config.unauthorized,
-            config.dry_run,
+            replace(exempt, is_open=place.is_open),
             read_send,
-            place.is_open,
         )
         servers = ServerAccess(self._access, config.inner_credentials)
         of_peers = AccessLink(
@@ -99,9 +97,7 @@ class AccessControl:
             failures,
             quotas,
             clock,
-            config.unchecked,
-            config.unauthorized,
-            config.dry_run,
+            exempt,
         )
         self.peers = PeerAccess(of_peers, config.trusted_peers)
         """The gate of the ports between brokers."""

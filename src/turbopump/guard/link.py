@@ -8,6 +8,7 @@ connection, so that a change of a user counts from the next request on.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turbopump.auth.access import BY_SIGNATURE, Access, Identity, Source
@@ -85,6 +86,20 @@ class Charge(Protocol):
     def __call__(self, request: Request[Any], size: int, /) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Exemptions:
+    """What a gate lets pass without all of its checks."""
+
+    unchecked: frozenset[int] = frozenset()
+    """Codes that need no identity."""
+    unauthorized: frozenset[int] = frozenset()
+    """Codes that need no permission."""
+    is_dry_run: bool = False
+    """Whether nothing is refused but requests about access control itself; what would be refused is noted."""
+    is_open: Callable[[Command], bool] | None = None
+    """Whether a request needs no identity; None: by its code alone."""
+
+
 class AccessLink:
     """Refuses every request whose sender is not known or may not do it."""
 
@@ -96,30 +111,20 @@ class AccessLink:
         failures: FailedSignatures,
         quotas: UserQuotas,
         clock: Clock,
-        unchecked: frozenset[int] = frozenset(),
-        unauthorized: frozenset[int] = frozenset(),
-        is_dry_run: bool = False,
+        exempt: Exemptions,
         read_send: Read | None = None,
-        is_open: Callable[[Command], bool] | None = None,
     ) -> None:
-        """`access` returns the users or accounts as they are now; `read_send` reads a signed plain send.
-
-        Codes of `unchecked`, and what `is_open` names, need no identity; codes of `unauthorized` need no
-        permission. In a dry run nothing is refused but requests about access control itself; what would be
-        refused is noted.
-        """
+        """`access` returns the users or accounts as they are now; `read_send` reads a signed plain send."""
         self._access = access
         self._cluster = cluster
         self._audit = audit
         self._failures = failures
         self._quotas = quotas
         self._clock = clock
-        self._unchecked = unchecked
-        self._is_open = is_open
-        self._unauthorized = unauthorized
-        self._is_dry_run = is_dry_run
+        self._unchecked, self._unauthorized = exempt.unchecked, exempt.unauthorized
+        self._is_open, self._is_dry_run = exempt.is_open, exempt.is_dry_run
         # Sends that need no check, or an audit line each, are not served together.
-        together = not audit.grants and CODES.isdisjoint(unchecked | unauthorized)
+        together = not audit.grants and CODES.isdisjoint(exempt.unchecked | exempt.unauthorized)
         self._sends = (
             SignedSends(read_send, access, cluster, failures, quotas) if read_send and together else None
         )
