@@ -1,4 +1,4 @@
-"""A bank over real servers: PostgreSQL, MariaDB, a broker, processes that are TMs; what must hold in the end."""
+"""A bank over real servers: PostgreSQL, MariaDB, a broker, and processes that are TMs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from turbopump.transactions.aio import Coordinator
 from turbopump.transactions.distributed.gids import is_of_group
 
 from . import topics
-
 from .mariadb import MariaDB
 from .peers import Cluster
 from .postgres import Postgres
@@ -94,7 +93,10 @@ class RealBank:
         self.icbc_database = self.postgres.new_database()
         self.ccb_database = self.mariadb.new_database()
         for server, database, account in self._sides():
-            server.execute("CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT, frozen BIGINT DEFAULT 0)", database)
+            server.execute(
+                "CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT, frozen BIGINT DEFAULT 0)",
+                database,
+            )
             server.execute(f"INSERT INTO accounts VALUES ('{account}', {START_CENTS}, 0)", database)
         topics.create(self.cluster, TOPIC, 1)
 
@@ -110,12 +112,16 @@ class RealBank:
         )
 
     def cents(self) -> tuple[int, int]:
-        a, b = (int(server.execute("SELECT cents FROM accounts", db)[0][0]) for server, db, _ in self._sides())
+        a, b = (
+            int(server.execute("SELECT cents FROM accounts", db)[0][0]) for server, db, _ in self._sides()
+        )
         return a, b
 
     def frozen(self) -> tuple[int, int]:
         """What TCC has reserved and not ended."""
-        a, b = (int(server.execute("SELECT frozen FROM accounts", db)[0][0]) for server, db, _ in self._sides())
+        a, b = (
+            int(server.execute("SELECT frozen FROM accounts", db)[0][0]) for server, db, _ in self._sides()
+        )
         return a, b
 
     def fenced(self) -> set[str]:
@@ -179,7 +185,9 @@ class RealBank:
         """What is prepared, and what the book has not ended."""
         found = await self._prepared(bank)
         pages = bank.journal.page()  # type: ignore[attr-defined]
-        found += [f"{one.gid} {one.state} {one.error}" async for one in pages if one.state is not GlobalState.ENDED]
+        found += [
+            f"{one.gid} {one.state} {one.error}" async for one in pages if one.state is not GlobalState.ENDED
+        ]
         return found
 
     def sweep(self) -> None:
@@ -206,4 +214,3 @@ class RealBank:
     def seen(self) -> list[str]:
         """The messages that consumers see: gids."""
         return visible(self.cluster, TOPIC)
-

@@ -1,6 +1,6 @@
 """The program that opens a global transaction (TM), in a process of its own that dies where a test says.
 
-It stops at each named point, tells the test, and goes on when it is told to, or never. Two accounts, A at icbc
+It stops at a named point, tells the test, and goes on when it is told to, or never. Two accounts, A at icbc
 (PostgreSQL) and B at ccb (MariaDB), and a message to the topic `Transferred` with the gid as its body.
 """
 
@@ -87,7 +87,7 @@ class Points:
 
 
 class PointedResource(XaResource):
-    """A resource whose branches stop after each phase; one branch after the other, as the points are named."""
+    """A resource whose branches stop after each phase; one branch after the other."""
 
     def __init__(self, name: str, connect: Any, points: Points, turn: asyncio.Lock) -> None:
         super().__init__(name, connect)
@@ -131,9 +131,13 @@ async def _xa(bank: Bank, points: Points) -> tuple[str, str, str]:
         async with coordinator.xa(timeout=bank.timeout_s) as t:
             gid = t.gid
             await points.at("begun")
-            await asyncio.to_thread(work, t["icbc"], f"UPDATE accounts SET cents = cents - {CENTS} WHERE id = 'A'")
+            await asyncio.to_thread(
+                work, t["icbc"], f"UPDATE accounts SET cents = cents - {CENTS} WHERE id = 'A'"
+            )
             await points.at("icbc worked")
-            await asyncio.to_thread(work, t["ccb"], f"UPDATE accounts SET cents = cents + {CENTS} WHERE id = 'B'")
+            await asyncio.to_thread(
+                work, t["ccb"], f"UPDATE accounts SET cents = cents + {CENTS} WHERE id = 'B'"
+            )
             await points.at("ccb worked")
             await t.send(Message(TOPIC, gid.encode()))
             await points.at("sent")
@@ -171,6 +175,7 @@ class Transfer:
 
 def transfer_saga(bank: Bank, name: str = "transfer") -> Saga[Transfer]:
     """Takes from A, and gives to B; 0 cents are refused at ccb, so that A is compensated."""
+
     def add(connection: Any, account: str, cents: int) -> None:
         work(connection, f"UPDATE accounts SET cents = cents + {cents} WHERE id = '{account}'")
 
@@ -226,9 +231,8 @@ async def _saga(bank: Bank, points: Points, cents: int, gid: str) -> tuple[str, 
     try:
         await coordinator.run(transfer_saga(bank), Transfer(cents), gid=gid)
         return "committed", gid, str(made)
-    except Aborted as error:
-        while coordinator.figures().active:
-            await asyncio.sleep(0.02)
+    except Aborted:
+        await coordinator._tasks.wait()  # the compensations
         return "aborted", gid, str(made)
     except Exception as error:
         return "failed", gid, f"{type(error).__name__}: {error}"
@@ -254,7 +258,8 @@ def transfer_tcc(bank: Bank) -> tuple[Tcc[Transfer], Tcc[Transfer]]:
         def move(connection: Any, order: Transfer) -> None:
             work(
                 connection,
-                f"UPDATE accounts SET frozen = frozen - {order.cents}, cents = cents + {sign * order.cents} {of}",
+                f"UPDATE accounts SET frozen = frozen - {order.cents}, "
+                f"cents = cents + {sign * order.cents} {of}",
             )
 
         @one.cancel
@@ -308,7 +313,10 @@ async def _transfer(
     match kind:
         case "xa":
             async with coordinator.xa(timeout=10) as t:
-                for name, change in (("icbc", f"- {CENTS} WHERE id = 'A'"), ("ccb", f"+ {CENTS} WHERE id = 'B'")):
+                for name, change in (
+                    ("icbc", f"- {CENTS} WHERE id = 'A'"),
+                    ("ccb", f"+ {CENTS} WHERE id = 'B'"),
+                ):
                     await asyncio.to_thread(work, t[name], f"UPDATE accounts SET cents = cents {change}")
                 await t.send(Message(TOPIC, t.gid.encode()))
         case "tcc":

@@ -2,21 +2,20 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.transactions.both_faces import BlockingBank
-from tests.unit.transactions.memory_bank import MemoryDatabase, two_banks
+from tests.unit.transactions.memory_bank import two_banks
 
 from turbopump import aio
 from turbopump.client.errors import InsideEventLoop, InvalidArgument
@@ -138,9 +137,11 @@ def with_bank(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def run(scenario: Scenario, **more: Any) -> None:
         async def main() -> None:
-            async with AsyncCluster(1) as cluster:
-                async with face("bank", name_servers=cluster.name_servers, **more) as bank:
-                    await scenario(cluster, bank)
+            async with (
+                AsyncCluster(1) as cluster,
+                face("bank", name_servers=cluster.name_servers, **more) as bank,
+            ):
+                await scenario(cluster, bank)
 
         asyncio.run(main())
 
@@ -160,7 +161,7 @@ def test_a_block_commits_or_rolls_back(with_bank: Callable[..., None]) -> None:
         async with bank.xa() as t:
             await move(t)
             await t.send(aio.Message("Transferred", b"10"))
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(ValueError, match="no"):  # noqa: PT012
             async with bank.xa() as t:
                 await move(t)
                 raise ValueError("no")
@@ -199,7 +200,7 @@ def test_participants_in_databases_are_confirmed_or_cancelled(
             assert await t.call(debit, Transfer("1", 10)) == "frozen 10"
             await t.call(credit, Transfer("1", 10))
         assert (icbc.rows(), ccb.rows()) == ([("A", 90, 0)], [("B", 10, 0)])
-        with pytest.raises(Declined, match="too little money"):
+        with pytest.raises(Declined, match="too little money"):  # noqa: PT012
             async with bank.tcc() as t:
                 await t.call(credit, Transfer("2", 1000))
                 await t.call(debit, Transfer("2", 1000))
@@ -255,10 +256,9 @@ def cluster() -> Iterator[Cluster]:
 def test_ctrl_c_in_a_block_rolls_back(cluster: Cluster) -> None:
     banks = two_banks()
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
+            asyncio.run(move(t))
+            raise KeyboardInterrupt
         assert banks["icbc"].cents == {"A": 100}
         assert "roll back" in banks["icbc"].calls
 
@@ -273,10 +273,9 @@ def test_ctrl_c_while_the_votes_come_aborts(cluster: Cluster) -> None:
 
     banks["ccb"].hold["prepare"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                _interrupt_when(reached)
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
+            asyncio.run(move(t))
+            _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
         assert (banks["icbc"].cents, banks["icbc"].prepared_changes) == ({"A": 100}, {})
         assert bank.outcome(t.gid) is GlobalOutcome.ABORTED
@@ -292,10 +291,9 @@ def test_ctrl_c_after_the_decision_leaves_it_committed(cluster: Cluster) -> None
 
     banks["ccb"].hold["commit"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt):
-            with bank.xa() as t:
-                asyncio.run(move(t))
-                _interrupt_when(reached)
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
+            asyncio.run(move(t))
+            _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
         assert (banks["icbc"].cents, banks["ccb"].cents) == ({"A": 90}, {"B": 10})
 
@@ -323,9 +321,8 @@ def test_a_blocking_call_in_an_event_loop_is_refused(cluster: Cluster) -> None:
     bank = Coordinator("bank", name_servers=cluster.name_servers, resources=two_banks())
 
     async def main() -> None:
-        with pytest.raises(InsideEventLoop, match="turbopump.aio"):
-            with bank.xa():
-                raise AssertionError("it must not begin")
+        with pytest.raises(InsideEventLoop, match=r"turbopump\.aio"), bank.xa():
+            raise AssertionError("it must not begin")
 
     asyncio.run(main())
     bank.close()
