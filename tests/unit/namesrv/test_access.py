@@ -195,7 +195,7 @@ async def test_a_name_server_shows_no_secret_and_keeps_its_users() -> None:
 async def test_a_name_server_knows_the_client_behind_a_named_proxy() -> None:
     config, unknown = configure(CONFIG, f"proxyProtocolFrom={TOOL}")
     assert unknown == []
-    async with Desk(config) as desk:
+    async with GuardedNameServer(config) as desk:
         heard = PlayedClient()
         await desk.network.at(TOOL).connect(lambda: heard, IP, 9876)
         head = b"PROXY TCP4 10.1.2.3 10.0.0.9 5 9876\r\n"

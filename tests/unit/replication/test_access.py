@@ -15,7 +15,7 @@ from tests.unit.remoting.tls_kit import certificates
 from tests.unit.replication import test_tls as tls
 from tests.unit.replication.ha_peers import PlayedSlave
 from tests.unit.replication.kit import Node, Pair, pair
-from tests.unit.replication.test_users import CONF, SLAVE, ask, create_alice
+from tests.unit.replication.users_kit import CONF, SLAVE, ask, create_alice
 
 from turbopump.auth.peer_proof import greeting_proof
 from turbopump.auth.signature import Credentials
