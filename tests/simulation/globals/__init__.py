@@ -35,8 +35,8 @@ def run(seed: int) -> GlobalsWorld:
     async def main() -> GlobalsWorld:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: surprises.append(context))
         world = GlobalsWorld(seed)
+        world.surprises = surprises
         await world.live()
-        assert not surprises, f"an unforeseen exception: {surprises[0]!r}"
         return world
 
     with mock.patch.object(Tasks, "_ended", ended):

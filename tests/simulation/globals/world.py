@@ -55,6 +55,7 @@ DAY_S = timedelta(days=1).total_seconds()
 class GlobalsWorld:
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.surprises: list[object] = []
         self.chance = random.Random(seed)
         self.clock = VirtualClock()
         self.noted = Journalled()
@@ -335,6 +336,18 @@ class GlobalsWorld:
         self._let_a_day_pass()
         await asyncio.sleep(5.0)
         assert not self.tc.book.transactions, "the book does not forget"
+        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+        await self._end_all_tasks()
+
+    async def _end_all_tasks(self) -> None:
+        """Cancels what dead processes still wait for: in some rounds, since blocks that are cancelled go on."""
+        for _ in range(20):
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if not tasks:
+                return
+            for task in sorted(tasks, key=lambda one: one.get_name()):
+                task.cancel()
+            await asyncio.wait(tasks, timeout=100.0)
 
     # what is observed
 
