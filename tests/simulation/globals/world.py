@@ -78,6 +78,12 @@ class GlobalsWorld:
     # life
 
     async def live(self) -> None:
+        try:
+            await self._live()
+        finally:
+            await self._end_all_tasks()
+
+    async def _live(self) -> None:
         for _ in range(2):
             self.start_client()
         self.network.loss = self.chance.choice((0.0, 0.02, 0.1, 0.3))
@@ -332,15 +338,16 @@ class GlobalsWorld:
         """A day after their end nothing is known of transactions any more."""
         for client in self.clients:
             self._bury(client)
-            client.process.is_over = True
         self._let_a_day_pass()
         await asyncio.sleep(5.0)
         assert not self.tc.book.transactions, "the book does not forget"
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
-        await self._end_all_tasks()
 
     async def _end_all_tasks(self) -> None:
         """Cancels what dead processes still wait for: in some rounds, since blocks that are cancelled go on."""
+        for client in self.clients:
+            client.process.is_over = True
+            client.process.running.set()
         for _ in range(20):
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             if not tasks:
