@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest
 
 SEEDS        ?= 1000
 # A world, which share of SEEDS it gets (4 is a quarter), and its first seed: make test runs those of raft up to 499.
-WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:15 cluster:5 dledger:15 raft:1:500
+WORLDS       ?= store:1 delays:4 transactions:4 globals:1 ledger:20 timers:10 groups:15 cluster:5 dledger:15 raft:1:500
 KILLS        ?= 100
 MINUTES      ?= 3
 PAIR         ?= ours

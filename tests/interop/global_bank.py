@@ -1,4 +1,4 @@
-"""A bank over real servers: PostgreSQL, MariaDB, a broker, processes that are TMs; what must hold in the end."""
+"""A bank over real servers: PostgreSQL, MariaDB, a broker, and processes that are TMs."""
 
 from __future__ import annotations
 

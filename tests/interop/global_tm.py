@@ -1,6 +1,6 @@
 """The program that opens a global transaction (TM), in a process of its own that dies where a test says.
 
-It stops at each named point, tells the test, and goes on when it is told to, or never. Two accounts, A at icbc
+It stops at a named point, tells the test, and goes on when it is told to, or never. Two accounts, A at icbc
 (PostgreSQL) and B at ccb (MariaDB), and a message to the topic `Transferred` with the gid as its body.
 """
 
@@ -87,7 +87,7 @@ class Points:
 
 
 class PointedResource(XaResource):
-    """A resource whose branches stop after each phase; one branch after the other, as the points are named."""
+    """A resource whose branches stop after each phase; one branch after the other."""
 
     def __init__(self, name: str, connect: Any, points: Points, turn: asyncio.Lock) -> None:
         super().__init__(name, connect)
@@ -232,8 +232,7 @@ async def _saga(bank: Bank, points: Points, cents: int, gid: str) -> tuple[str, 
         await coordinator.run(transfer_saga(bank), Transfer(cents), gid=gid)
         return "committed", gid, str(made)
     except Aborted:
-        while coordinator.figures().active:
-            await asyncio.sleep(0.02)
+        await coordinator._tasks.wait()  # the compensations
         return "aborted", gid, str(made)
     except Exception as error:
         return "failed", gid, f"{type(error).__name__}: {error}"
@@ -259,7 +258,8 @@ def transfer_tcc(bank: Bank) -> tuple[Tcc[Transfer], Tcc[Transfer]]:
         def move(connection: Any, order: Transfer) -> None:
             work(
                 connection,
-                f"UPDATE accounts SET frozen = frozen - {order.cents}, cents = cents + {sign * order.cents} {of}",
+                f"UPDATE accounts SET frozen = frozen - {order.cents}, "
+                f"cents = cents + {sign * order.cents} {of}",
             )
 
         @one.cancel

@@ -1,7 +1,7 @@
-"""Global transactions over a real PostgreSQL, MariaDB and broker, in which each of them is killed at each point.
+"""Global transactions over a real PostgreSQL, MariaDB and broker; each of them is killed at each point.
 
-Whatever dies: both accounts change or neither, nothing stays prepared, nothing stays open in the book, and the
-message is seen if and only if the transaction was committed.
+Whatever dies: both accounts change or neither, nothing stays prepared, nothing stays open in the book, and
+the message is seen if and only if the transaction was committed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_a_stopped_tm_finds_what_another_process_has_decided(bank: RealBank, poi
     "cents", [pytest.param(CENTS, marks=LONG, id="forward"), pytest.param(CENTS + 1, id="back")]
 )
 def test_a_saga_is_finished_wherever_its_process_is_killed(bank: RealBank, cents: int) -> None:
-    """Before and after each record of the journal; the step or compensation between two records is done once."""
+    """Before and after each record of the journal; what is between two records is done once."""
     participants = [global_tm.transfer_saga(bank.where)]
     for number in count():
         before = bank.cents()

@@ -66,7 +66,7 @@ def test_money_is_conserved_while_everything_is_killed_at_random(
 
 
 class Crew:
-    """Eight processes that make transfers; one that was killed is replaced, and the replacement does the rest."""
+    """Eight processes that make transfers; the replacement of one that was killed does the rest."""
 
     def __init__(self, bank: RealBank, transfers: int) -> None:
         self.outcomes: Counter[tuple[str, str]] = Counter()

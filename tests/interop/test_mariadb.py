@@ -19,9 +19,9 @@ from tests.integration.transactions.fences import *  # noqa: F403
 from tests.integration.transactions.fences import call, check_killed_calls, with_fence
 from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import create, work
+from tests.integration.transactions.kill_kit import STEPS, check_real_clients
 from tests.integration.transactions.outboxes import *  # noqa: F403
 from tests.integration.transactions.outboxes import Broker, begun, create_outbox, left, relay, write
-from tests.integration.transactions.test_kills import STEPS, check_real_clients
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message

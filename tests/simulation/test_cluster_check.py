@@ -11,6 +11,7 @@ from tests.simulation.cluster.history import (
     Decided,
     Deleted,
     Died,
+    Ended,
     Event,
     Fault,
     FirstRead,
@@ -158,6 +159,17 @@ def test_a_reader_that_is_sent_back_without_a_reason_is_found() -> None:
     assert _names([*history, replace(late, before=5, after=2)], kept) == set()
 
 
+def test_a_reader_of_slaves_may_be_sent_back_as_long_as_brokers_remember_a_start() -> None:
+    back = Moved(100.0, "a", 0, 2, 0, group="SG")
+    kept = replace(_end(), offsets={0: 2})
+    of_slave = replace(READ, group="SG", is_of_slave=True)
+    assert _names([ONE, TWO, READ, of_slave, *STARTS, back], kept) == set()
+    assert _names([ONE, TWO, READ, of_slave, *STARTS, replace(back, at=300.0)], kept) == {
+        "non-monotonic poll"
+    }
+    assert _names([ONE, TWO, READ, of_slave, STARTS[0], back], kept) == {"non-monotonic poll"}
+
+
 def test_a_loss_is_a_reason_for_the_readers_of_its_queue_until_they_have_read_there_again() -> None:
     three = replace(TWO, begin=2.2, at=2.3, name="m3", queue_offset=2, offset=200, end=300)
     again = replace(three, begin=50.0, at=50.1, name="m4")
@@ -274,6 +286,26 @@ def test_a_slave_that_lacks_the_beginning_and_calls_itself_complete_is_found() -
     assert _names([ONE, TWO, READ, OLD, early, Fault(3.0, 4.0, "a")], REST) == set()
     slave = SlaveEnd("a2", "following", 200, 200, begin=150)
     assert _names([ONE, TWO, READ, OLD], replace(REST, slaves=(slave,))) == {"not a copy"}
+
+
+HALF = replace(ONE, kind=Kind.HALF)
+WAITING = Stored(0, 100, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, "m1", 5)
+COME = Stored(100, 200, "T", 0, 0, "m1", 6)
+
+
+@pytest.mark.parametrize(("is_commit", "wrong"), [(True, "lost write"), (False, "aborted read")])
+def test_a_transaction_ends_as_it_was_first_decided(is_commit: bool, wrong: str) -> None:
+    ends = [Ended(2.0 + at, "a", "m1", is_commit is not bool(at), True) for at in (0, 1)]
+    read = replace(READ, found=(Found(0, 100, "m1"),))
+    delivered = replace(_end((WAITING, COME)), readable={0: ("m1",)})
+    kept = replace(_end((WAITING,)), readable={})
+    right, other = (delivered, kept) if is_commit else (kept, delivered)
+    assert _names([HALF, *ends, read], right) == set()
+    assert _names([HALF, *ends, read], other) == {wrong}
+    # Without an answer to the first one, the second may have come before it; after a loss it may decide.
+    assert _names([HALF, replace(ends[0], is_acknowledged=False), ends[1], read], other) == set()
+    lost = Loss(2.5, "a", "a1", Lost.MACHINE, 100)
+    assert _names([HALF, *ends, lost, read], other) == set()
 
 
 @pytest.mark.parametrize(("found", "expected"), [(3, {"wrong first offset"}), (4, set()), (5, set())])

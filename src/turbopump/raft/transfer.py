@@ -11,7 +11,7 @@ from turbopump.raft.effects import Role
 from turbopump.raft.events import RequestId, Transfer
 from turbopump.raft.leader import Leader
 from turbopump.raft.member import RaftMember
-from turbopump.raft.messages import MemberId, RaftCode, TransferAnswer, TransferRequest
+from turbopump.raft.messages import NO_INDEX, MemberId, RaftCode, TransferAnswer, TransferRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,8 @@ class LeadershipTakeover:
             return False
         if not self._member.is_eligible:
             return False
+        if takeover.request.take_index == NO_INDEX:
+            return True  # an Apache leader with an empty log compares nothing
         return verified_index is not None and verified_index >= takeover.request.take_index
 
     def check(self) -> None:

@@ -137,9 +137,11 @@ def with_bank(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def run(scenario: Scenario, **more: Any) -> None:
         async def main() -> None:
-            async with AsyncCluster(1) as cluster:
-                async with face("bank", name_servers=cluster.name_servers, **more) as bank:
-                    await scenario(cluster, bank)
+            async with (
+                AsyncCluster(1) as cluster,
+                face("bank", name_servers=cluster.name_servers, **more) as bank,
+            ):
+                await scenario(cluster, bank)
 
         asyncio.run(main())
 
@@ -159,7 +161,7 @@ def test_a_block_commits_or_rolls_back(with_bank: Callable[..., None]) -> None:
         async with bank.xa() as t:
             await move(t)
             await t.send(aio.Message("Transferred", b"10"))
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(ValueError, match="no"):  # noqa: PT012
             async with bank.xa() as t:
                 await move(t)
                 raise ValueError("no")
@@ -198,7 +200,7 @@ def test_participants_in_databases_are_confirmed_or_cancelled(
             assert await t.call(debit, Transfer("1", 10)) == "frozen 10"
             await t.call(credit, Transfer("1", 10))
         assert (icbc.rows(), ccb.rows()) == ([("A", 90, 0)], [("B", 10, 0)])
-        with pytest.raises(Declined, match="too little money"):
+        with pytest.raises(Declined, match="too little money"):  # noqa: PT012
             async with bank.tcc() as t:
                 await t.call(credit, Transfer("2", 1000))
                 await t.call(debit, Transfer("2", 1000))
@@ -254,7 +256,7 @@ def cluster() -> Iterator[Cluster]:
 def test_ctrl_c_in_a_block_rolls_back(cluster: Cluster) -> None:
     banks = two_banks()
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
             asyncio.run(move(t))
             raise KeyboardInterrupt
         assert banks["icbc"].cents == {"A": 100}
@@ -271,7 +273,7 @@ def test_ctrl_c_while_the_votes_come_aborts(cluster: Cluster) -> None:
 
     banks["ccb"].hold["prepare"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
             asyncio.run(move(t))
             _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
@@ -289,7 +291,7 @@ def test_ctrl_c_after_the_decision_leaves_it_committed(cluster: Cluster) -> None
 
     banks["ccb"].hold["commit"] = _Held(hold)
     with Coordinator("bank", name_servers=cluster.name_servers, resources=banks) as bank:
-        with pytest.raises(KeyboardInterrupt), bank.xa() as t:
+        with pytest.raises(KeyboardInterrupt), bank.xa() as t:  # noqa: PT012
             asyncio.run(move(t))
             _interrupt_when(reached)
         cluster.wait_until(lambda: bank.figures().active == 0)
@@ -319,7 +321,7 @@ def test_a_blocking_call_in_an_event_loop_is_refused(cluster: Cluster) -> None:
     bank = Coordinator("bank", name_servers=cluster.name_servers, resources=two_banks())
 
     async def main() -> None:
-        with pytest.raises(InsideEventLoop, match="turbopump.aio"), bank.xa():
+        with pytest.raises(InsideEventLoop, match=r"turbopump\.aio"), bank.xa():
             raise AssertionError("it must not begin")
 
     asyncio.run(main())

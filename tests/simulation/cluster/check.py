@@ -66,6 +66,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 WRITTEN_S = 12.0  # a slave has saved what was committed there, also when its disk stalled
 SENT_BACK_S = 30.0  # after its start a master has seen its readers: calls to the one before it end in 15 s
+REMEMBERED_S = 200.0  # slaves and masters remember a crash for three minutes
 SETTLED_S = 4.0  # tables are saved each second, pushed at once, and saved by slaves within a second
 
 PLACES = {
@@ -303,12 +304,15 @@ class _PairCheck:
         A broker that was killed cannot know that nothing is lost: soon after its start, readers go back to
         what is committed. Later they go back only where messages of their queue were lost and until they have
         read there again, or over what they have not committed. They never go back behind a commit that had
-        settled, except to what was lost.
+        settled, except to what was lost. Readers that change between masters and slaves may be sent back as
+        long as brokers remember the start: where an offset comes from they do not always know.
         """
         begins = [min(opened.began_at, opened.at) for opened in self._of(Opened)]
         begins = [at for at in begins if at <= moved.at]
         if len(begins) < 2 or self._end.is_group:
             return False
+        if moved.group != CONSUMERS:
+            return moved.at - begins[-1] <= REMEMBERED_S
         if (settled := self._settled(begins[-1]).get(moved.queue_id)) is not None:
             lost = self._first_lost(moved.queue_id, settled.at, moved.at)
             if moved.after < min(settled.offset, lost):
@@ -565,11 +569,21 @@ class _PairCheck:
                 yield Anomaly("half visible", f"{name} at {delivered[0].offset} was never committed")
             if is_half and delivered and wanted == {False}:
                 yield Anomaly("aborted read", f"{name} at {delivered[0].offset} was rolled back")
-            committed = [one for one in ends[name] if one.is_acknowledged]
-            is_kept = any(not self._has_lost_since(one.begin) for one in committed)
+            decided = [one for one in ends[name] if one.is_acknowledged]
+            is_kept = any(not self._has_lost_since(one.begin) for one in decided)
             is_kept = is_kept and name not in self._retention.rewritten_and_lost
             if is_half and not delivered and wanted == {True} and is_kept:
                 yield Anomaly("lost write", f"{name} was committed and is not delivered")
+            if is_half and len(wanted) == 2 and is_kept and ends[name][0].is_acknowledged:
+                yield from self._first_decision(ends[name][0], bool(delivered))
+
+    def _first_decision(self, first: Ended, is_delivered: bool) -> Iterator[Anomaly]:
+        """Checks that a transaction has ended as it was first decided, whatever was asked for after that."""
+        if self._has_lost_since(first.begin) or is_delivered is first.is_commit:
+            return
+        word = "lost write" if first.is_commit else "aborted read"
+        was = "committed" if first.is_commit else "rolled back"
+        yield Anomaly(word, f"{first.name} was {was} first at {first.begin:.3f}, then the other way")
 
     def _has_lost_since(self, at: float) -> bool:
         return not self._end.is_group and any(one.at >= at for one in (*self._losses, *self._cuts))

@@ -84,6 +84,7 @@ class Moved:
     queue_id: int
     before: int
     after: int
+    group: str = CONSUMERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class SlaveReader(PairClient):
         if is_moved:
             where = f"queue {queue_id} from {position} to {after}"
             history.tell(now, f"{node.name} sends the second reader of {where}")
-            history.add(Moved(now, self.pair, queue_id, position, after))
+            history.add(Moved(now, self.pair, queue_id, position, after, GROUP))
         if found and not node.is_master:
             history.tell(now, f"{node.name}, a slave, gives {position} to {after} of queue {queue_id}")
         if found:

@@ -85,6 +85,8 @@ class Process:
     running: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     is_alive: bool = True
+    is_over: bool = False
+    """The world has ended: what still waits shall end too."""
     failures: list[BaseException] = field(default_factory=list)
     """What no task may raise."""
 
@@ -101,11 +103,18 @@ class Process:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures.append(error)
 
+    async def passes(self) -> None:
+        """Waits while the process is stopped; for ever, when it has died."""
+        await self.running.wait()
+        if self.is_over:
+            raise asyncio.CancelledError
+        if not self.is_alive:
+            await asyncio.get_running_loop().create_future()
+
     def kill(self) -> None:
+        """From now on it does nothing that others could see."""
         self.is_alive = False
         self.running.set()
-        for task in self.tasks:
-            task.cancel()
 
 
 class ProcessClock:
@@ -125,7 +134,7 @@ class ProcessClock:
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        await self._process.running.wait()
+        await self._process.passes()
 
 
 class SimulatedJournal(BrokerJournal):
@@ -139,13 +148,13 @@ class SimulatedJournal(BrokerJournal):
         self._process = process
 
     async def _ask_once(self, code: RequestCode, header: Header, body: bytes = b"") -> bytes:
-        await self._process.running.wait()
+        await self._process.passes()
         try:
             return await self._world.network.carry(
                 lambda: self._world.tc.ask(code, header, body), unreachable, self._process
             )
         finally:
-            await self._process.running.wait()
+            await self._process.passes()
 
     def noted(self, known: GlobalTransaction) -> GlobalTransaction:
         self._world.note_decision(known.gid, known.decision)
@@ -156,6 +165,10 @@ class SimulatedJournal(BrokerJournal):
 
     async def decide(self, *arguments: Any, **more: Any) -> GlobalTransaction:
         return self.noted(await super().decide(*arguments, **more))
+
+    async def read(self, gid: str) -> GlobalTransaction | None:
+        known = await super().read(gid)
+        return None if known is None else self.noted(known)
 
     async def claim(self, count: int) -> list[GlobalTransaction]:
         return [self.noted(one) for one in await super().claim(count)]
@@ -316,7 +329,7 @@ class Client:
     # participants
 
     async def _call(self, plan: Plan, call: CallBranch) -> BranchAnswered:
-        await self.process.running.wait()
+        await self.process.passes()
         try:
             work = self._work(plan, call)
             is_message = plan.kind is not GlobalKind.XA
@@ -325,7 +338,7 @@ class Client:
             return BranchAnswered(call.branch, call.phase, verdict)
         finally:
             self._reached(call.phase)
-            await self.process.running.wait()
+            await self.process.passes()
 
     def _reached(self, phase: Phase) -> None:
         if self.at_phase is not None and self.at_phase[0] is phase and self.process.is_alive:
@@ -417,7 +430,7 @@ class Client:
     async def _end_prepared(self, gid: str, name: str) -> None:
         decision = await self.world.swept(self, gid)
         me = self.process.name
-        await self.process.running.wait()
+        await self.process.passes()
         try:
             await self._ask_database(
                 name,

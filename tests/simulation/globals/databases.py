@@ -61,7 +61,8 @@ class Database:
     decisions: dict[str, str] = field(default_factory=dict)
     """Of a last resource: gid -> committed or aborted."""
     is_up: bool = True
-    has_fence: bool = True
+    is_last: bool = False
+    """It cannot prepare."""
     counts: Counter[str] = field(default_factory=Counter)
 
     # faults
@@ -173,7 +174,7 @@ class Database:
         if self.fence[gid, branch, phase] in others:
             raise FenceRefused(gid, branch)
         self.counts["repeated"] += 1
-        return not self.has_fence
+        return False
 
     def _last(self, gid: str, branch: str, phase: str, cancel: str) -> bool:
         """Tells whether the work of a Cancel or a compensation is to be done."""
@@ -197,7 +198,7 @@ class Database:
         by = self.fence.get((gid, branch, "try"))
         if by != "try":
             raise NotTried(gid, branch, "it was cancelled" if by else "its Try was not done")
-        if self._insert(gid, branch, "confirm", "confirm") or not self.has_fence:
+        if self._insert(gid, branch, "confirm", "confirm"):
             cents = max(0, self.frozen.pop((gid, branch), 0))
             self.cents += cents
             self.noted.note(gid, branch, "confirm", cents)

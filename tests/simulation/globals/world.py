@@ -17,6 +17,7 @@ from datetime import timedelta
 
 from tests.simulation.globals.clients import GROUP, Client, Network, Plan, told_of
 from tests.simulation.globals.coordinator import SimulatedCoordinator
+from tests.simulation.globals.coordinators import CoordinatorClient
 from tests.simulation.globals.databases import Database, Effect, Journalled
 
 from turbopump.protocol.codes import RequestCode
@@ -54,16 +55,18 @@ DAY_S = timedelta(days=1).total_seconds()
 class GlobalsWorld:
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.surprises: list[object] = []
         self.chance = random.Random(seed)
         self.clock = VirtualClock()
         self.noted = Journalled()
         self.databases = {
-            name: Database(name, self.noted, detaches=self.chance.random() < 0.5)
+            name: Database(name, self.noted, detaches=self.chance.random() < 0.5, is_last=name == LAST)
             for name in (*DATABASES, LAST)
         }
         self.network = Network(self.chance)
         self.tc = SimulatedCoordinator(self.chance, self.clock)
-        self.clients: list[Client] = []
+        self.clients: list[Client | CoordinatorClient] = []
+        self._kind = CoordinatorClient if seed % 2 else Client
         self.plans: dict[str, Plan] = {}
         self.decisions: dict[str, GlobalDecision] = {}
         """From all answers."""
@@ -75,6 +78,12 @@ class GlobalsWorld:
     # life
 
     async def live(self) -> None:
+        try:
+            await self._live()
+        finally:
+            await self._end_all_tasks()
+
+    async def _live(self) -> None:
         for _ in range(2):
             self.start_client()
         self.network.loss = self.chance.choice((0.0, 0.02, 0.1, 0.3))
@@ -158,7 +167,7 @@ class GlobalsWorld:
 
     def start_client(self) -> None:
         self._processes += 1
-        self.clients.append(Client(self, f"tm{self._processes}"))
+        self.clients.append(self._kind(self, f"tm{self._processes}"))
 
     async def _faults(self) -> None:
         if self.chance.random() < 0.1:
@@ -193,12 +202,12 @@ class GlobalsWorld:
     def _kill_client(self) -> None:
         self._kill(self.chance.choice(self.clients))
 
-    def _kill(self, client: Client) -> None:
+    def _kill(self, client: Client | CoordinatorClient) -> None:
         log.info("%s is killed", client.process.name)
         self._bury(client)
         self._later(self.chance.uniform(0.1, 10.0), self.start_client)
 
-    def _bury(self, client: Client) -> None:
+    def _bury(self, client: Client | CoordinatorClient) -> None:
         if not client.process.is_alive:
             return
         client.process.kill()
@@ -208,7 +217,7 @@ class GlobalsWorld:
     def _stop_client(self) -> None:
         self._stop(self.chance.choice(self.clients))
 
-    def _stop(self, client: Client) -> None:
+    def _stop(self, client: Client | CoordinatorClient) -> None:
         log.info("%s is stopped", client.process.name)
         client.process.running.clear()
         self._later(self.chance.choice((0.5, 8.0, 35.0, 50.0)), client.process.running.set)
@@ -332,6 +341,20 @@ class GlobalsWorld:
         self._let_a_day_pass()
         await asyncio.sleep(5.0)
         assert not self.tc.book.transactions, "the book does not forget"
+        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+
+    async def _end_all_tasks(self) -> None:
+        """Cancels what dead processes still wait for, in some rounds: blocks that are cancelled go on."""
+        for client in self.clients:
+            client.process.is_over = True
+            client.process.running.set()
+        for _ in range(20):
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if not tasks:
+                return
+            for task in sorted(tasks, key=lambda one: one.get_name()):
+                task.cancel()
+            await asyncio.wait(tasks, timeout=100.0)
 
     # what is observed
 
@@ -343,8 +366,10 @@ class GlobalsWorld:
 
     def tell(self, plan: Plan, finish: Finish) -> None:
         """Notes what a caller was told."""
-        self.counts[f"{plan.kind} {finish.outcome}"] += 1
-        decision = told_of(finish)
+        self.told_words(plan, finish.outcome, told_of(finish))
+
+    def told_words(self, plan: Plan, words: str, decision: GlobalDecision) -> None:
+        self.counts[f"{plan.kind} {words}"] += 1
         if decision is not GlobalDecision.NONE:
             self.told[plan.gid].add(decision)
 

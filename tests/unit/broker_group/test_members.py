@@ -15,25 +15,15 @@ from tests.unit.broker_group.failover import (
     topics_of,
 )
 from tests.unit.broker_group.kit import MEMBERS, Group, broker_of, conf, group, member_of
+from tests.unit.broker_group.lead_kit import OK, lead
 from tests.unit.replication.kit import FILE_SIZE, BrokerDesk, Node
 
-from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.headers.replicas import RaftTransferRequest
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.simulated_files import Survival
 
-OK = ResponseCode.SUCCESS
 ALWAYS = "fileReservedTime=10000\ndeleteWhen=" + ";".join(map(str, range(24))) + "\n"
-
-
-async def lead(world: Group, target: Node) -> None:
-    """Gives the leadership to a member."""
-    leader = await world.leader()
-    if leader is not target:
-        header = RaftTransferRequest(member=member_of(target).group.own_id)
-        answer = await world.call(leader, RequestCode.RAFT_TRANSFER, header)
-        assert answer.code == OK, answer
-        await world.until(lambda: world.leader_now() is target)
 
 
 @virtual

@@ -5,6 +5,7 @@ import asyncio
 from tests.kit import virtual
 from tests.unit.broker_group.failover import bodies
 from tests.unit.broker_group.kit import Group, broker_of, group
+from tests.unit.broker_group.partition_kit import cut_off
 from tests.unit.replication.kit import NAME_SERVER, NAME_SERVER_IP, Node
 
 from turbopump.client.message import Message
@@ -15,12 +16,6 @@ from turbopump.runtime.chance import Chance
 
 OK = ResponseCode.SUCCESS
 STEPPED_DOWN_WITHIN_S = 10.0
-
-
-def cut_off(world: Group, leader: Node, *more: str) -> None:
-    """Nothing passes between the leader and its followers, nor the hosts that are named."""
-    for ip in [node.ip for node in world.nodes if node is not leader] + list(more):
-        world.network.cut(leader.ip, ip)
 
 
 def join(world: Group, leader: Node, *more: str) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from tests.kit import virtual
 from tests.unit.broker_group.failover import bodies
 from tests.unit.broker_group.kit import Group, group, member_of
-from tests.unit.broker_group.test_clients import Traffic, kill
+from tests.unit.broker_group.traffic_kit import Traffic, kill
 from tests.unit.replication.kit import Node
 
 

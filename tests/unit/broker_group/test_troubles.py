@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker_group.failover import bodies, desk_of_leader
+from tests.unit.broker_group.figures_kit import PAGE, figures
 from tests.unit.broker_group.kit import Group, broker_of, group, member_of
-from tests.unit.broker_group.test_metrics import PAGE, figures
 from tests.unit.replication.kit import Node
 
 from turbopump.protocol.codes import ResponseCode

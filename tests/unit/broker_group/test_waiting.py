@@ -9,7 +9,7 @@ from tests.kit import virtual
 from tests.unit.broker import producers
 from tests.unit.broker_group.failover import desk_of_leader
 from tests.unit.broker_group.kit import Group, broker_of, group, member_of
-from tests.unit.broker_group.test_partitions import cut_off
+from tests.unit.broker_group.partition_kit import cut_off
 from tests.unit.replication.kit import BrokerDesk, Node
 
 from turbopump.protocol.bodies import LockBatchRequestBody, WireQueue

@@ -8,6 +8,7 @@ from tests.unit.raft.memory_log import entry
 
 from turbopump.raft import PeerUnreachable, Received, Respond, Role, SavedState, Transfer
 from turbopump.raft.messages import (
+    NO_INDEX,
     Heartbeat,
     HeartbeatAnswer,
     PushKind,
@@ -174,6 +175,13 @@ def test_a_member_that_lacks_entries_waits_for_them() -> None:
     assert not sent(one.effects, VoteRequest)
     one.push(PushKind.APPEND, entry(1, 1))
     assert [request.term for _, request in sent(one.effects, VoteRequest)] == [2, 2]
+
+
+def test_an_empty_log_of_the_leader_is_not_waited_for() -> None:
+    """An Apache leader has no first entry of its own: nothing is compared; it takes no appends meanwhile."""
+    one = OneNode().follow("n1")
+    one.receive("n1", TransferRequest(one.node.term, "n1", "n0", NO_INDEX))
+    assert [request.term for _, request in sent(one.effects, VoteRequest)] == [one.node.term] * 2
 
 
 def test_entries_that_do_not_come_in_time_end_the_takeover() -> None:

@@ -12,10 +12,10 @@ from tests.kit import virtual
 from tests.unit.broker_group.kit import RAFT_PORT, Group, group, member_of
 from tests.unit.guard.kit import ALICE, INNER, NOBODY, ROOT, SETTINGS
 from tests.unit.remoting.tls_kit import certificates
-from tests.unit.replication import test_tls as tls
+from tests.unit.replication import tls_kit as tls
 from tests.unit.replication.ha_peers import PlayedSlave
 from tests.unit.replication.kit import Node, Pair, pair
-from tests.unit.replication.test_users import CONF, SLAVE, ask, create_alice
+from tests.unit.replication.users_kit import CONF, SLAVE, ask, create_alice
 
 from turbopump.auth.peer_proof import greeting_proof
 from turbopump.auth.signature import Credentials
@@ -27,6 +27,7 @@ from turbopump.protocol.dledger import messages as dledger
 from turbopump.protocol.dledger.codes import DLedgerRequestCode
 from turbopump.protocol.headers.replicas import ReplicaCompareRequest, ReplicaCompareResponse
 from turbopump.remoting.client import Client
+from turbopump.remoting.tls import networks_of
 from turbopump.replication.master import MAX_NEWCOMERS, MAX_SLAVES, NEWCOMER_TIMEOUT_S
 
 HA_PORT = 10912
@@ -292,7 +293,7 @@ async def test_a_certificate_is_enough_only_for_who_may_change_the_cluster(
         await master.start()
         made = certificates()
         ask = Client(
-            tls.networks_of(tls.settings(), world.network.at("10.0.0.8"), master.disk).requests, world.clock
+            networks_of(tls.settings(), world.network.at("10.0.0.8"), master.disk).requests, world.clock
         )
         body = json.dumps({"password": ALICE.secret_key}).encode()
         create = Command(Code.AUTH_CREATE_USER, ext=ROOT.signed({"username": "alice"}, body), body=body)
@@ -300,7 +301,7 @@ async def test_a_certificate_is_enough_only_for_who_may_change_the_cluster(
         send = Command(int(Code.SEND_MESSAGE_V2), ext=ROOT.signed(LETTERS, FIRST), body=FIRST)
         assert (await ask.call(master.address, send, 10.0)).code == 0
         await ask.close()
-        copies = tls.networks_of(tls.settings(), world.network.at(STRANGER_IP), master.disk).copies
+        copies = networks_of(tls.settings(), world.network.at(STRANGER_IP), master.disk).copies
         found = Peer()
         await copies.connect(lambda: found, master.ip, HA_PORT)
         found.report(0)

@@ -1,33 +1,17 @@
 """Users and policies are changed on a master; its slaves and the members of its group have them too."""
 
-import json
-
 import pytest
 from tests.kit import virtual
 from tests.unit.broker_group.kit import Group, conf
 from tests.unit.guard.kit import ALICE, INNER, ROOT, SECRETS, SETTINGS
 from tests.unit.replication.kit import Node, Pair, pair
+from tests.unit.replication.users_kit import CONF, SLAVE, ask, create_alice
 
-from turbopump.auth.signature import Credentials
 from turbopump.protocol.codes import RequestCode as Code
-from turbopump.protocol.command import Command
 
 NO_PERMISSION, SERVICE_NOT_AVAILABLE = 16, 14
-CONF = "".join(f"{key}={text}\n" for key, text in SETTINGS.items())
-SLAVE = "brokerRole=SLAVE\nbrokerId=1\n"
 OTHER_KEY = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
 USERS = "/store/config/users.json"
-
-
-async def ask(
-    world: Pair, node: Node, who: Credentials, code: int, ext: dict[str, str] | None = None, body: bytes = b""
-) -> Command:
-    return await world.tool.call(node.address, Command(code, ext=who.signed(ext, body), body=body), 30.0)
-
-
-async def create_alice(world: Pair, node: Node) -> Command:
-    user = json.dumps({"password": ALICE.secret_key}).encode()
-    return await ask(world, node, ROOT, Code.AUTH_CREATE_USER, {"username": ALICE.access_key}, user)
 
 
 async def knows_alice(world: Pair, node: Node) -> bool:

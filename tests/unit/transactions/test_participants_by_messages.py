@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.transactions.test_tcc_and_saga import ORDER, Ledger, Order, coordinator, participant
+from tests.unit.transactions.participants_kit import ORDER, Ledger, Order, coordinator, participant
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, MessageExt

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.unit.transactions.participants_kit import ORDER, Ledger, Order, coordinator, participant
 
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.testing.cluster import AsyncCluster
@@ -15,49 +15,6 @@ from turbopump.transactions.distributed.machine import GlobalOutcome
 from turbopump.transactions.distributed.participants import BranchCall, Saga, Tcc
 from turbopump.transactions.distributed.retries import Retry
 from turbopump.transactions.errors import Aborted, Declined, InDoubt, Parked
-
-
-@dataclass
-class Order:
-    id: str
-    cents: int
-
-
-@dataclass
-class Ledger:
-    """What participants have done, in order, with failures to come."""
-
-    done: list[str] = field(default_factory=list)
-    fails: dict[str, list[Exception]] = field(default_factory=dict)
-    holds: dict[str, asyncio.Event] = field(default_factory=dict)
-    inputs: list[object] = field(default_factory=list)
-
-    async def note(self, what: str, input: object) -> None:
-        if what in self.holds:
-            await self.holds[what].wait()
-        if self.fails.get(what):
-            raise self.fails[what].pop(0)
-        self.done.append(what)
-        self.inputs.append(input)
-
-
-def participant(name: str, ledger: Ledger) -> Tcc[Order]:
-    made = Tcc[Order](name)
-
-    @made.try_
-    async def freeze(call: BranchCall, order: Order) -> str:
-        await ledger.note(f"try {name}", order)
-        return f"frozen {order.cents}"
-
-    @made.confirm
-    async def take(call: BranchCall, order: Order) -> None:
-        await ledger.note(f"confirm {name}", order)
-
-    @made.cancel
-    async def release(call: BranchCall, order: Order) -> None:
-        await ledger.note(f"cancel {name}", order)
-
-    return made
 
 
 def steps(ledger: Ledger, *names: str, pivot: str = "", **more: Any) -> Saga[Order]:
@@ -92,12 +49,6 @@ def with_bank(scenario: Scenario) -> None:
     run_virtual(main())
 
 
-def coordinator(cluster: AsyncCluster, *participants: Any) -> Coordinator:
-    return Coordinator(
-        "bank", name_servers=cluster.name_servers, participants=participants, world=cluster.world
-    )
-
-
 async def die(bank: Coordinator, work: "asyncio.Future[Any]") -> None:
     """As a killed process: nothing of it goes on, and nothing is cleaned up."""
     await bank._tasks.close()
@@ -105,8 +56,6 @@ async def die(bank: Coordinator, work: "asyncio.Future[Any]") -> None:
     await asyncio.wait((work,))
     await bank._tasks.close()
 
-
-ORDER = Order("A-1", 10)
 
 # TCC
 

@@ -1,7 +1,6 @@
 """3PC as state machines: transcripts of the coordinator, and of a participant that hears nothing."""
 
 import pytest
-from tests.simulation.globals.three_phase import TERMINATION, VARIANTS, Fault, ThreePhaseWorld, counted
 from tests.unit.transactions.machine_kit import ABORT, COMMIT, FAILED, NONE, REFUSED, answer, play, words
 
 from turbopump.protocol.global_transactions import GlobalKind, GlobalRecord, GlobalTransaction
@@ -39,7 +38,6 @@ YES = [answer(name, Phase.CAN_COMMIT) for name in ("a", "b")]
 ACKS = [answer(name, Phase.PRE_COMMIT) for name in ("a", "b")]
 READY, BEYOND = AgentState.READY, AgentState.PRECOMMITTED
 COMMITTED, ABORTED = AgentState.COMMITTED, AgentState.ABORTED
-SEEDS = range(300)
 
 
 def coordinator() -> ThreePhaseMachine:
@@ -253,28 +251,3 @@ def test_a_message_that_comes_while_it_asks_makes_the_answers_stale() -> None:
     agent.step(PhaseAsked(Phase.PRE_COMMIT))
     assert agent.step(BookTold(ABORT)) == []
     assert agent.state is BEYOND
-
-
-# many seeds
-
-
-@pytest.mark.parametrize("fault", [Fault.NONE, Fault.COORDINATOR, Fault.PARTICIPANT, Fault.BOTH])
-def test_three_phase_commit_neither_splits_nor_blocks_when_processes_die(fault: Fault) -> None:
-    assert counted(TERMINATION, fault, SEEDS) == (0, 0)
-
-
-def test_three_phase_commit_splits_when_the_network_is_cut_and_every_split_is_found() -> None:
-    outcomes = [ThreePhaseWorld(seed, TERMINATION, Fault.PARTITION).run() for seed in SEEDS]
-    assert sum(one.split for one in outcomes) > 10  # 37 when this was written
-    assert [one.found for one in outcomes] == [one.split for one in outcomes]
-
-
-def test_without_the_termination_protocol_it_splits_when_one_process_dies() -> None:
-    two_phase, careful, bold, _ = VARIANTS
-    for variant in (careful, bold):
-        assert counted(variant, Fault.COORDINATOR, SEEDS)[0] > 5
-        assert counted(variant, Fault.PARTICIPANT, SEEDS)[0] > 10
-    split, blocked = counted(two_phase, Fault.COORDINATOR, SEEDS)
-    assert split == 0
-    assert blocked > 30  # two-phase commit waits, but never splits
-    assert counted(two_phase, Fault.PARTITION, SEEDS)[0] == 0

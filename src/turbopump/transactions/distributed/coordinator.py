@@ -199,7 +199,10 @@ class Coordinator:
             preparing = [name for name in branches if name != last]
             return XaMachine(preparing, last=last, is_open=is_open, timeout_s=seconds)
 
-        return XaTransaction(self, self.journal_of(gid, timeout_s=seconds), chosen, machine, kind)
+        # The commit of the last resource decides: the broker must not abort by itself after that. A client
+        # that claims such a transaction asks the last resource first.
+        journal = self.journal_of(gid, timeout_s=0.0 if last else seconds)
+        return XaTransaction(self, journal, chosen, machine, kind)
 
     def tcc(self, *, timeout: float = TCC_TIMEOUT_S) -> TccTransaction:
         """Returns a block whose calls are tried at once, and confirmed or cancelled together at its end.

@@ -307,7 +307,14 @@ class Session:
             return await asyncio.shield(self._at_work)
         except asyncio.CancelledError:
             self.is_broken = True
+            self._at_work.add_done_callback(_retrieve)
             raise
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Takes the failure of a call that nobody waits for any more: asyncio would log it."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _awaited(given: Any) -> None:
