@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 30.0
 """A participant that does not answer for so long has failed: it is asked again."""
 RENEW_S = LEASE_S / 3
+OWN_TURN_S = 2.0
+"""After a pause nobody else may claim the transaction for so long: who does begins to count tries anew."""
 MAX_TEXT_BYTES = 1024
 """Of an outcome or an error: what the broker's book takes."""
 MAX_DATA_BYTES = 15 << 10
@@ -156,7 +158,7 @@ class Drive:
                 [_fitting(one) for one in keep.records],
                 keep.state or "",
                 keep.outcome,
-                self._next_try_ms,
+                self._next_try_ms + int(1000 * OWN_TURN_S) if self._next_try_ms else 0,
                 self._error,
             )
         except Fenced as fenced:
