@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, product
+from pathlib import Path
 
 import pytest
 from tests.interop import global_tm
@@ -136,7 +137,7 @@ def test_a_saga_is_finished_wherever_its_process_is_killed(bank: RealBank, cents
 
 
 class GroupCluster:
-    """A DLedger group where a bank wants a broker: what is killed is the leader, and it does not come back."""
+    """A DLedger group where a bank wants a broker: its leader is killed, and does not come back."""
 
     def __init__(self, group: DLedgerBrokers) -> None:
         self._group = group
@@ -156,7 +157,9 @@ class GroupCluster:
         self._group.leader()
 
 
-@pytest.mark.parametrize("victims", [("broker",), pytest.param(("tm", "broker"), marks=LONG)], ids=" and ".join)
+@pytest.mark.parametrize(
+    "victims", [("broker",), pytest.param(("tm", "broker"), marks=LONG)], ids=" and ".join
+)
 def test_a_leader_that_dies_between_decision_and_commit_has_decided(
     postgres_server: Postgres, mariadb_server: MariaDB, tmp_path: Path, victims: tuple[str, ...]
 ) -> None:

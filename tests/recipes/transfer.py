@@ -54,7 +54,12 @@ def release(connection: sqlite3.Connection, order: Transfer) -> None:
 @credit.confirm
 @credit.cancel
 def ask(call: BranchCall, order: Transfer) -> None:
-    headers = {"content-type": "application/json", "gid": call.gid, "branch": call.branch, "phase": call.phase}
+    headers = {
+        "content-type": "application/json",
+        "gid": call.gid,
+        "branch": call.branch,
+        "phase": call.phase,
+    }
     request = urllib.request.Request(os.environ["CREDIT_URL"], msgspec.json.encode(order), headers)
     try:
         urllib.request.urlopen(request, timeout=5).close()

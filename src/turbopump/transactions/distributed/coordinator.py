@@ -224,8 +224,10 @@ class Coordinator:
         """Runs a saga to its end, and returns the results of its steps.
 
         The same `gid` twice is one saga: the second call waits for the first one, in whatever process it
-        runs, and gets its outcome. Raises Aborted when it was compensated, Parked when an operator is needed,
-        and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it ended.
+        runs, and gets its outcome. It must be new in the cluster, also among other groups, and is made by
+        the coordinator if None. Raises Aborted when the saga was compensated, Parked when an operator is
+        needed, and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it
+        ended.
         """
         await self.ready()
         self.callers.register(saga)

@@ -1,10 +1,12 @@
 """A saga whose steps work in Django's own database, and its coordinator, one for the whole process."""
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
+from django.db import connection, transaction
 
 from turbopump.transactions import Coordinator, Declined, Saga
 
@@ -15,32 +17,38 @@ class Transfer:
     cents: int
 
 
-def connect() -> Any:
-    return connections["default"]  # of the thread in which the step runs: models use the same one
+@contextmanager
+def connect() -> Iterator[Any]:
+    """The connection of the thread in which a step runs, in a transaction: models use the same one."""
+    try:
+        with transaction.atomic():
+            yield connection
+    finally:
+        connection.close()  # no request ends in this thread, which would do that
 
 
-def add(connection: Any, account: str, cents: int) -> None:
-    with connection.cursor() as cursor:
+def add(database: Any, account: str, cents: int) -> None:
+    with database.cursor() as cursor:
         sql = "UPDATE accounts SET cents = cents + %s WHERE id = %s AND cents + %s >= 0"
         cursor.execute(sql, [cents, account, cents])
         if cursor.rowcount != 1:
             raise Declined(f"account {account} cannot take part")
 
 
-def take(connection: Any, order: Transfer) -> None:
-    add(connection, "A", -order.cents)
+def take(database: Any, order: Transfer) -> None:
+    add(database, "A", -order.cents)
 
 
-def give_back(connection: Any, order: Transfer) -> None:
-    add(connection, "A", order.cents)
+def give_back(database: Any, order: Transfer) -> None:
+    add(database, "A", order.cents)
 
 
-def give(connection: Any, order: Transfer) -> None:
-    add(connection, "B", order.cents)
+def give(database: Any, order: Transfer) -> None:
+    add(database, "B", order.cents)
 
 
-def take_back(connection: Any, order: Transfer) -> None:
-    add(connection, "B", -order.cents)
+def take_back(database: Any, order: Transfer) -> None:
+    add(database, "B", -order.cents)
 
 
 transfer = Saga[Transfer]("transfer", version=1)

@@ -13,7 +13,7 @@ from turbopump.transactions import Aborted
 def move(request: HttpRequest) -> JsonResponse:
     order = Transfer(**json.loads(request.body))
     try:
-        outcome = bank().run(transfer, order, gid=f"order-{order.id}")
+        outcome = bank().run(transfer, order, gid=f"django-order-{order.id}")
     except Aborted as no:
         return JsonResponse({"reason": no.reason}, status=409)
     return JsonResponse({"gid": outcome.gid})
