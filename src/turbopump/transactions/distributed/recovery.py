@@ -81,7 +81,7 @@ class RecoveryHost(Protocol):
 
 
 @dataclass
-class Recovery:
+class GroupRecovery:
     """Claims and sweeps, for one coordinator."""
 
     host: RecoveryHost
