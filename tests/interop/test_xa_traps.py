@@ -15,7 +15,7 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.transactions.database.faults import is_retriable, number_of, state_of
-from turbopump.transactions.distributed.resources import Vote, XaBranch, XaResource
+from turbopump.transactions.distributed.resources import BranchVote, XaBranch, XaResource
 from turbopump.transactions.distributed.resources.values import mariadb_literal, postgresql_literal
 from turbopump.transactions.errors import Declined, Later, Parked
 
@@ -39,7 +39,7 @@ def ccb(mariadb_server: MariaDB) -> Account:
 async def prepared(resource: XaResource, work: Any = take) -> XaBranch:
     branch = await resource.begin(new_xid(resource.name))
     await work(branch.connection)
-    assert await branch.prepare() is Vote.YES
+    assert await branch.prepare() is BranchVote.YES
     return branch
 
 
