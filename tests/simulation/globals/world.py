@@ -344,7 +344,7 @@ class GlobalsWorld:
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
     async def _end_all_tasks(self) -> None:
-        """Cancels what dead processes still wait for, in some rounds: blocks that are cancelled go on."""
+        """Cancels what dead processes wait for, in some rounds: blocks that are cancelled go on."""
         for client in self.clients:
             client.process.is_over = True
             client.process.running.set()
