@@ -93,7 +93,9 @@ class GlobalsWorld:
         await asyncio.sleep(FAULTS_S)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
         await self._become_quiet()
         await self._wait_for_ends()
         self.judge()
