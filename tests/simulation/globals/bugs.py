@@ -256,16 +256,16 @@ def _take_every_decision(self: GlobalBook, gid: str, *more: Any) -> Any:
 
 
 BUGS: Sequence[PlantedBug] = (
-    PlantedBug("XA acts, then decides", _acts_first(GlobalKind.XA), 200),
-    PlantedBug("TCC acts, then decides", _acts_first(GlobalKind.TCC), 200),
-    PlantedBug("SAGA acts, then decides", _acts_first(GlobalKind.SAGA), 200),
-    PlantedBug("forget the lease", _replaced(SimulatedJournal, "append", _append_always), 200),
+    PlantedBug("XA acts, then decides", _acts_first(GlobalKind.XA), 20),
+    PlantedBug("TCC acts, then decides", _acts_first(GlobalKind.TCC), 40),
+    PlantedBug("SAGA acts, then decides", _acts_first(GlobalKind.SAGA), 50),
+    PlantedBug("forget the lease", _replaced(SimulatedJournal, "append", _append_always), 250),
     PlantedBug(
         "abort by age without asking",
         _both(
             _replaced(Client, "ask_for_abort", _abort_by_age), _replaced(Recovery, "_decision", _abort_by_age)
         ),
-        200,
+        370,
     ),
     PlantedBug(
         "do not ask the last resource",
@@ -273,35 +273,35 @@ BUGS: Sequence[PlantedBug] = (
             _replaced(gids, "may_last_resource_decide", _never),
             _replaced(recovery, "may_last_resource_decide", _never),
         ),
-        200,
+        480,
     ),
     PlantedBug(
         "roll back when in doubt",
         _stepped(XaMachine, XaState.DECIDING, DecisionUnknown, _roll_back_in_doubt),
-        200,
+        280,
     ),
     PlantedBug(
         "take silence for Yes",
         _stepped(XaMachine, XaState.PREPARING, BranchAnswered, _take_silence_for_yes),
-        200,
+        20,
     ),
     PlantedBug(
         "cancel only known tries",
         _stepped(TccMachine, TccState.TRYING, BranchAnswered, _forget_unknown_tries),
-        200,
+        30,
     ),
-    PlantedBug("confirm without the fence", _replaced(Database, "confirm", _confirm_without_fence), 200),
-    PlantedBug("cancel without a mark", _replaced(Database, "cancel", _cancel_without_mark), 200),
-    PlantedBug("compensate in any order", _replaced(SagaMachine, "_next_to_undo", _any_to_undo), 200),
+    PlantedBug("confirm without the fence", _replaced(Database, "confirm", _confirm_without_fence), 30),
+    PlantedBug("cancel without a mark", _replaced(Database, "cancel", _cancel_without_mark), 100),
+    PlantedBug("compensate in any order", _replaced(SagaMachine, "_next_to_undo", _any_to_undo), 50),
     PlantedBug(
-        "compensate only what has a record", _replaced(SagaMachine, "_read", _forget_what_may_have_begun), 200
+        "compensate only what has a record", _replaced(SagaMachine, "_read", _forget_what_may_have_begun), 40
     ),
-    PlantedBug("3PC goes by its own state", _replaced(ThreePhaseAgent, "_ask_book", _go_by_own_state), 200),
-    PlantedBug("TC forgets before the end", _replaced(GlobalBook, "snapshot", _forget_decided), 200),
+    PlantedBug("3PC goes by its own state", _replaced(ThreePhaseAgent, "_ask_book", _go_by_own_state), 30),
+    PlantedBug("TC forgets before the end", _replaced(GlobalBook, "snapshot", _forget_decided), 30),
     PlantedBug(
         "TC answers before the disk",
         _replaced(GlobalTransactionHandler, "_answered", _answer_before_the_disk),
-        200,
+        130,
     ),
     PlantedBug("TC takes late commits", _replaced(book_module, "_in_time", _take_late_commits), 200),
     PlantedBug("TC lets the last decision count", _replaced(GlobalBook, "decide", _take_every_decision), 200),

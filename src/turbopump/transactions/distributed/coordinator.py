@@ -199,8 +199,8 @@ class Coordinator:
             preparing = [name for name in branches if name != last]
             return XaMachine(preparing, last=last, is_open=is_open, timeout_s=seconds)
 
-        # The commit of the last resource decides: the broker must not abort by itself after that. Whoever
-        # claims such a transaction asks the last resource first.
+        # The commit of the last resource decides: the broker must not abort by itself after that. A client
+        # that claims such a transaction asks the last resource first.
         journal = self.journal_of(gid, timeout_s=0.0 if last else seconds)
         return XaTransaction(self, journal, chosen, machine, kind)
 
