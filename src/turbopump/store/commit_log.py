@@ -20,7 +20,7 @@ from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, measure
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.read_only_log import ReadOnlyLog
-from turbopump.store.segment import LogFiles, Tail, touch
+from turbopump.store.segment import FilePart, LogFiles, touch
 
 BLANK_HEAD = struct.Struct(">ii")
 BLANK_SIZE = 8
@@ -273,7 +273,7 @@ class CommitLog(ReadOnlyLog):
                 later.append(cleared)
         return kept
 
-    def tail_behind(self, offset: int) -> Tail | None:
+    def tail_behind(self, offset: int) -> FilePart | None:
         """Returns what a cut at `offset` keeps of the file there, for `LogFiles.keep`; None: no record."""
         start = offset - offset % self.file_size
         if not self.files.has(start):
@@ -281,7 +281,7 @@ class CommitLog(ReadOnlyLog):
         begin, end = offset - start, self._used(start, offset - start)
         if not self._has_record(start, begin, end):
             return None
-        return Tail(self.files.mapped(start).buffer, start, begin, end)
+        return FilePart(self.files.mapped(start).buffer, start, begin, end)
 
     def shorten(self, offset: int) -> None:
         """Ends a copied log at `offset`, durably: removes the incomplete record that begins there."""

@@ -30,7 +30,7 @@ def file_name(start: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class FilePart:
     """A part of a file: its bytes, the start of the file, and the positions [begin, end)."""
 
     buffer: Buffer
@@ -229,9 +229,9 @@ class LogFiles:
 
         The rest of that file is zeros.
         """
-        return self.keep(Tail(self.mapped(start).buffer, start, begin, end), directory)
+        return self.keep(FilePart(self.mapped(start).buffer, start, begin, end), directory)
 
-    def keep(self, tail: "Tail", directory: str) -> str:
+    def keep(self, tail: "FilePart", directory: str) -> str:
         """Copies a part of a file, as `copy_aside`. Uses no table of files: a worker may do it."""
         kept = self._free_name(tail.start, directory)
         part = os.path.join(directory, UNFINISHED)
@@ -240,7 +240,7 @@ class LogFiles:
         self._disk.sync_dir(directory)
         return kept
 
-    def _copy(self, tail: "Tail", path: str) -> None:
+    def _copy(self, tail: "FilePart", path: str) -> None:
         buffer, begin, end = tail.buffer, tail.begin, tail.end
         file = self._disk.open_plain(path, create=True, size=self.file_size)
         try:

@@ -37,7 +37,7 @@ from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles
 from turbopump.store.dledger.switch_over import end_older_files
 from turbopump.store.errors import UnusableStore
 from turbopump.store.scan import BLANK, scan
-from turbopump.store.segment import LogFiles, Tail
+from turbopump.store.segment import FilePart, LogFiles
 
 
 class EntryLog(IndexedLog):
@@ -272,7 +272,7 @@ class EntryLog(IndexedLog):
         """Returns what must be noted first: after a crash on the way, what is left is no damage."""
         return EntryCheckpoint(min(self.committed_index, index), min(self.synced_index, index))
 
-    def tail_after(self, index: int) -> Tail | None:
+    def tail_after(self, index: int) -> FilePart | None:
         """Returns what a cut behind `index` keeps of the file there: to be copied before, by a worker."""
         return self.tail_behind(self.end_of(index) if index >= self._first else self._begin_offset())
 
