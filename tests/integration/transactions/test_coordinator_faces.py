@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from turbopump.transactions import (
     Saga,
     SqliteLastResource,
     Tcc,
+    fence,
 )
 from turbopump.transactions.aio import Coordinator as AsyncCoordinator
 
@@ -209,6 +211,26 @@ def test_participants_in_databases_are_confirmed_or_cancelled(
         assert (icbc.rows(), ccb.rows()) == ([("A", 90, 0)], [("B", 10, 0)])
 
     with_bank(scenario, participants=[debit, credit])
+
+
+def test_rows_of_the_fence_are_deleted_when_no_call_can_need_them(
+    with_bank: Callable[..., None], icbc: SqliteBank, ccb: SqliteBank
+) -> None:
+    debit = freezing("debit", icbc, "A", -1)
+    old, gids = datetime.now(UTC) - timedelta(days=8), "SELECT DISTINCT gid FROM turbopump_fence"
+    with contextlib.closing(icbc.connect()) as connection:
+        fence.create_table(connection)
+        row = ("gone", "debit", "try", "try", int(old.timestamp() * 1000))
+        with connection:
+            connection.execute("INSERT INTO turbopump_fence VALUES (?, ?, ?, ?, '', ?)", row)
+
+    async def scenario(cluster: AsyncCluster, bank: Any) -> None:
+        await cluster.wait_until(lambda: icbc.rows(gids) == [])
+        async with bank.tcc() as t:
+            await t.call(debit, Transfer("1", 10))
+        assert icbc.rows(gids) == [(t.gid,)]
+
+    with_bank(scenario, participants=[debit])
 
 
 def test_a_saga_in_databases_is_done_or_compensated(
