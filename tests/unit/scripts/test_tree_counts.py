@@ -110,7 +110,6 @@ LONG_FILES = {
     "namesrv/routes.py": "the route table and its rules",
     "pipelines/source/plan.py": "what a batch of a stream reads",
     "remoting/connection.py": "the shared core of connections",
-    "replication/master.py": "the HA port: connections of slaves, and who is admitted",
 }
 """Files with more than 500 lines, and what is in them. A new one is a question: what in it wants a name?"""
 
