@@ -341,6 +341,27 @@ def test_a_file_that_is_lost_is_made_anew(lost: str, end: Survival | None) -> No
     run_virtual(story())
 
 
+@pytest.mark.parametrize("lost", [slice(0, 512), slice(1024, 1536)])
+@virtual
+async def test_nothing_comes_again_though_a_sector_of_the_notes_was_lost(lost: slice) -> None:
+    """A file that was being written in a power cut: what is left of it must not pass for one of Apache's."""
+    disk = SimulatedDisk(Chance(1), VirtualClock())
+    async with running(disk=disk, **TIMED) as desk:
+        for number in range(5):
+            await sent(desk, b"%d" % number, TIMER_DELAY_MS=str(1000 + number))
+        await asyncio.sleep(5)
+        assert len(await bodies(desk)) == 5
+        disk = disk.crash(Survival.KEPT)
+    torn = bytearray(disk.read("/store/config/timercheck"))
+    torn[lost] = bytes(512)
+    for name in ("timercheck", "timercheck.bak", "timercheck.tmp"):
+        disk.remove_tree(f"/store/config/{name}")
+    disk.write("/store/config/timercheck.tmp", bytes(torn), sync=True)
+    async with running(disk=disk, **TIMED) as desk:
+        await asyncio.sleep(5)
+        assert len(await bodies(desk)) == 5
+
+
 @pytest.mark.parametrize("end", [None, Survival.KEPT])
 @pytest.mark.parametrize("late_ms", [10, 500, 990])
 @virtual

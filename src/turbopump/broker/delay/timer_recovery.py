@@ -71,6 +71,9 @@ class TimerRecovery:
         """
         check, note = self._check, None if self._check is None else self._check.note
         if check is not None and note is None:
+            # Apache's broker has run since, or a crash left half of a file of ours.
+            self.copies_from = await self._store.times.stored_since(check.read_ms - CLOCK_SET_BACK_MS)
+            await self._look_back(self.copies_from)
             await self._read_log(None)
             self.timers_from = self._apache_reached(check)
             self._log.cut(self._end)
