@@ -57,7 +57,11 @@ def main() -> None:
         "max_prepared_transactions": str(options.in_doubt + 200),
     }
     flags = (one for one in mariadb.SETTINGS if "flush-log" not in one and "max-connections" not in one)
-    mariadb.SETTINGS = (*flags, "--innodb-flush-log-at-trx-commit=1", "--max-connections=400")
+    mariadb.SETTINGS = (  # type: ignore[assignment]
+        *flags,
+        "--innodb-flush-log-at-trx-commit=1",
+        "--max-connections=400",
+    )
     icbc, ccb = postgres.start(), mariadb.start()
     home = Path(tempfile.mkdtemp(prefix="turbopump-globals-"))
     cluster = peers.start(peers.OURS, peers.place(home))

@@ -53,12 +53,18 @@ class DatabaseServer:
         """SIGKILL, for its children too: one that lives on would keep the next start from the data."""
         if self.process is None:
             return
+        children: list[int] = []
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGSTOP)  # it begins no further children
-            for child in _children(self.process.pid):
+            children = _children(self.process.pid)
+            for child in children:
                 _send(child, signal.SIGKILL)
             self.process.kill()
         self.process.wait(START_TIMEOUT_S)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while any(map(_lives, children)):  # until then they hold the shared memory, and the data
+            assert time.monotonic() < deadline, f"children of {self.name} do not end"
+            time.sleep(0.01)
         self.process = None
 
     def pause(self) -> None:
@@ -112,6 +118,15 @@ def _is_stopped(pid: int) -> bool:
     except OSError:
         return not Path(f"/proc/{pid}").exists()
     return set(states) <= {"T", "t", "Z", "X"}
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process has not ended; one that nobody has waited for has."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def _send(pid: int, number: signal.Signals) -> None:

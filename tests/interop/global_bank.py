@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tests.interop import global_tm
 from tests.interop.global_tm import TOPIC, Bank
@@ -20,6 +20,7 @@ from turbopump.transactions.distributed.gids import is_of_group
 
 from . import topics
 from .mariadb import MariaDB
+from .peers import Cluster
 from .postgres import Postgres
 from .transactions import visible
 
@@ -111,7 +112,7 @@ class RealBank:
                 database,
             )
             server.execute(f"INSERT INTO accounts VALUES ('{account}', {START_CENTS}, 0)", database)
-        topics.create(self.cluster, TOPIC, 1)
+        topics.create(cast(Cluster, self.cluster), TOPIC, 1)
 
     def _sides(self) -> tuple[tuple[Any, str, str], ...]:
         return (self.postgres, self.icbc_database, "A"), (self.mariadb, self.ccb_database, "B")
@@ -226,4 +227,4 @@ class RealBank:
 
     def seen(self) -> list[str]:
         """The messages that consumers see: gids."""
-        return visible(self.cluster, TOPIC)
+        return visible(cast(Cluster, self.cluster), TOPIC)

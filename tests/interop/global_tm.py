@@ -50,7 +50,7 @@ class Bank:
     postgres: str
     mariadb: dict[str, Any]
     lease_ms: int = 1500
-    timeout_s: float = 8.0
+    timeout_s: float = 6.0
 
     def icbc(self) -> Any:
         import psycopg

@@ -90,7 +90,7 @@ class Crew:
                 time.sleep(left_s)
                 return
             for pipe in wait(list(pipes), left_s):
-                self._note(pipes[pipe], pipe)  # type: ignore[index]
+                self._note(pipes[pipe], pipe)
 
     def _note(self, number: int, pipe: Any) -> None:
         kind, outcome = pipe.recv()

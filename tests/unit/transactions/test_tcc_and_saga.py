@@ -415,6 +415,6 @@ def test_an_input_is_decoded_as_the_declared_type_or_that_of_a_function() -> Non
 def test_an_input_that_is_no_json_is_refused(input: object) -> None:
     async def scenario(cluster: AsyncCluster, bank: Coordinator, ledger: Ledger) -> None:
         with pytest.raises(InvalidArgument, match="stored as JSON"):
-            await bank.run(steps(ledger, "a"), input)  # type: ignore[arg-type]
+            await bank.run(steps(ledger, "a"), input)  # type: ignore[misc]
 
     with_bank(scenario)

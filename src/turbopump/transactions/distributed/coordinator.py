@@ -288,7 +288,7 @@ class Coordinator:
         driven = DrivenTransaction(machine, journal, call, self.clock, self.counts)
         self._driven[driven.gid] = driven
         driven.start(self._tasks)
-        self._tasks.start(self._note_end(machine.kind, driven), name=f"end of {driven.gid}")
+        self._tasks.start(self._note_end(machine, driven), name=f"end of {driven.gid}")
         return driven
 
     def left_behind(self, work: Coroutine[Any, Any, None]) -> None:
@@ -298,11 +298,13 @@ class Coordinator:
     async def call_tcc(self, gid: str, call: CallBranch, raised: dict[str, Exception]) -> BranchAnswered:
         return await self.callers.call_tcc(gid, call, raised)
 
-    async def _note_end(self, kind: GlobalKind, driven: DrivenTransaction) -> None:
+    async def _note_end(self, machine: Machine, driven: DrivenTransaction) -> None:
         await driven.ended()
         self._driven.pop(driven.gid, None)
         if driven.finish is not None:
-            self.counts.ended[kind, driven.finish.outcome] += 1
+            self.counts.ended[machine.kind, driven.finish.outcome] += 1
+        if isinstance(machine, ThreePhaseMachine):
+            self.counts.split += len(machine.splits)
 
     def journal_of(
         self, gid: str, known: GlobalTransaction | None = None, timeout_s: float = 0.0

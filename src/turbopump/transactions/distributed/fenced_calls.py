@@ -13,7 +13,7 @@ from typing import Any
 
 from turbopump.transactions.connections import AsyncConnectionScope, opened
 from turbopump.transactions.distributed.participants import BranchCall, BranchFunctions, encoded
-from turbopump.transactions.fence import FencedBlock, fenced, forget, is_retriable
+from turbopump.transactions.fence import FencedBlock, create_table, fenced, forget, is_retriable
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,14 @@ class FencedCalls:
         table = functions.fence.table
         if functions.is_async:
             async with AsyncConnectionScope(functions.connect) as connection:
+                await create_table(connection, table=table)  # a database that was never used has none
                 deleted: int = await forget(connection, still_open=still_open, table=table)
                 return deleted
 
         def work() -> int:
             assert functions.connect is not None
             with opened(functions.connect) as connection:
+                create_table(connection, table=table)
                 deleted: int = forget(connection, still_open=still_open, table=table)
                 return deleted
 
