@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tests.interop import global_tm
 from tests.interop.global_tm import TOPIC, Bank
@@ -20,7 +20,6 @@ from turbopump.transactions.distributed.gids import is_of_group
 
 from . import topics
 from .mariadb import MariaDB
-from .peers import Cluster
 from .postgres import Postgres
 from .transactions import visible
 
@@ -81,11 +80,25 @@ class TransactionManager:
         self._process.join(PATIENCE_S)
 
 
+class BankCluster(Protocol):
+    """What a bank needs of a broker: that it can be killed, and is there again."""
+
+    @property
+    def namesrv(self) -> str: ...
+
+    @property
+    def broker_addr(self) -> str: ...
+
+    def kill_broker(self) -> None: ...
+
+    def start_broker(self) -> None: ...
+
+
 @dataclass
 class RealBank:
     """The servers, and the accounts in them."""
 
-    cluster: Cluster
+    cluster: BankCluster
     postgres: Postgres
     mariadb: MariaDB
 

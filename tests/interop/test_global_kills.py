@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, product
+from pathlib import Path
 
 import pytest
 from tests.interop import global_tm
 from tests.interop.global_tm import CENTS, XA_POINTS
 
 from . import peers
+from .dledger_group import DLedgerBrokers
 from .global_bank import RealBank, TransactionManager
 from .mariadb import MariaDB
 from .postgres import Postgres
@@ -132,3 +134,46 @@ def test_a_saga_is_finished_wherever_its_process_is_killed(bank: RealBank, cents
         if not is_killed:  # it has fewer records than that
             break
     assert number >= 2 * 4, "opened, two steps, the decision"
+
+
+class GroupCluster:
+    """A DLedger group where a bank wants a broker: its leader is killed, and does not come back."""
+
+    def __init__(self, group: DLedgerBrokers) -> None:
+        self._group = group
+
+    @property
+    def namesrv(self) -> str:
+        return self._group.namesrv
+
+    @property
+    def broker_addr(self) -> str:
+        return self._group.brokers[self._group.leader()].broker_addr
+
+    def kill_broker(self) -> None:
+        self._group.kill(self._group.leader())
+
+    def start_broker(self) -> None:
+        self._group.leader()
+
+
+@pytest.mark.parametrize(
+    "victims", [("broker",), pytest.param(("tm", "broker"), marks=LONG)], ids=" and ".join
+)
+def test_a_leader_that_dies_between_decision_and_commit_has_decided(
+    postgres_server: Postgres, mariadb_server: MariaDB, tmp_path: Path, victims: tuple[str, ...]
+) -> None:
+    with DLedgerBrokers(tmp_path, (peers.OURS,) * 3) as group:
+        bank = RealBank(GroupCluster(group), postgres_server, mariadb_server)
+        before = bank.cents()
+        tm = TransactionManager(global_tm.xa, bank.where, "decided")
+        assert tm.next() == ("at", "decided")
+        bank.kill(victims, tm)
+        if not tm.is_dead:
+            tm.go_on()
+            _, outcome, gid, reason = tm.next()
+            assert outcome == "committed", (gid, reason)
+        tm.close()
+        bank.recover()
+        assert bank.cents() == (before[0] - CENTS, before[1] + CENTS)
+        assert len(bank.seen()) == 1

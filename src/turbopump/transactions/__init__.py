@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turbopump.transactions.blocking.coordinator import Coordinator, TccTransaction, XaTransaction
     from turbopump.transactions.distributed.command_handler import participant
-    from turbopump.transactions.distributed.figures import TransactionFigures
+    from turbopump.transactions.distributed.figures import CoordinatorFigures
     from turbopump.transactions.distributed.machine import GlobalOutcome, Phase
     from turbopump.transactions.distributed.participants import BranchCall, Saga, Tcc
     from turbopump.transactions.distributed.resources import SqliteLastResource, XaResource
@@ -44,6 +44,7 @@ __all__ = [
     "BranchCall",
     "Contradicted",
     "Coordinator",
+    "CoordinatorFigures",
     "Declined",
     "FenceRefused",
     "GlobalOutcome",
@@ -58,7 +59,6 @@ __all__ = [
     "SqliteLastResource",
     "Tcc",
     "TccTransaction",
-    "TransactionFigures",
     "WorkUndone",
     "XaResource",
     "XaTransaction",
@@ -74,7 +74,7 @@ _HOMES = {
     **dict.fromkeys(("GlobalOutcome", "Phase"), f"{_DISTRIBUTED}.machine"),
     **dict.fromkeys(("SqliteLastResource", "XaResource"), f"{_DISTRIBUTED}.resources"),
     "participant": f"{_DISTRIBUTED}.command_handler",
-    "TransactionFigures": f"{_DISTRIBUTED}.figures",
+    "CoordinatorFigures": f"{_DISTRIBUTED}.figures",
     "Retry": f"{_DISTRIBUTED}.retries",
     "SagaOutcome": f"{_DISTRIBUTED}.saga_runs",
 }

@@ -14,7 +14,7 @@ from turbopump.client.settings import ClientSettings
 from turbopump.client.signature import spelled_out
 from turbopump.transactions.distributed.command_handler import participant
 from turbopump.transactions.distributed.coordinator import Coordinator
-from turbopump.transactions.distributed.figures import TransactionFigures
+from turbopump.transactions.distributed.figures import CoordinatorFigures
 from turbopump.transactions.distributed.machine import GlobalOutcome, Phase
 from turbopump.transactions.distributed.participants import BranchCall, Saga, Tcc
 from turbopump.transactions.distributed.resources import SqliteLastResource, XaResource
@@ -39,6 +39,7 @@ __all__ = [
     "BranchCall",
     "Contradicted",
     "Coordinator",
+    "CoordinatorFigures",
     "Declined",
     "FenceRefused",
     "GlobalOutcome",
@@ -53,7 +54,6 @@ __all__ = [
     "SqliteLastResource",
     "Tcc",
     "TccTransaction",
-    "TransactionFigures",
     "WorkUndone",
     "XaResource",
     "XaTransaction",

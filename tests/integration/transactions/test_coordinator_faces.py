@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.transactions.both_faces import BlockingBank
-from tests.unit.transactions.memory_bank import two_banks
+from tests.unit.transactions.memory_bank import MemoryDatabase, two_banks
 
 from turbopump import aio
 from turbopump.client.errors import InsideEventLoop, InvalidArgument
@@ -27,7 +28,9 @@ from turbopump.transactions import (
     GlobalOutcome,
     Retry,
     Saga,
+    SqliteLastResource,
     Tcc,
+    fence,
 )
 from turbopump.transactions.aio import Coordinator as AsyncCoordinator
 
@@ -210,6 +213,26 @@ def test_participants_in_databases_are_confirmed_or_cancelled(
     with_bank(scenario, participants=[debit, credit])
 
 
+def test_rows_of_the_fence_are_deleted_when_no_call_can_need_them(
+    with_bank: Callable[..., None], icbc: SqliteBank, ccb: SqliteBank
+) -> None:
+    debit = freezing("debit", icbc, "A", -1)
+    old, gids = datetime.now(UTC) - timedelta(days=8), "SELECT DISTINCT gid FROM turbopump_fence"
+    with contextlib.closing(icbc.connect()) as connection:
+        fence.create_table(connection)
+        row = ("gone", "debit", "try", "try", int(old.timestamp() * 1000))
+        with connection:
+            connection.execute("INSERT INTO turbopump_fence VALUES (?, ?, ?, ?, '', ?)", row)
+
+    async def scenario(cluster: AsyncCluster, bank: Any) -> None:
+        await cluster.wait_until(lambda: icbc.rows(gids) == [])
+        async with bank.tcc() as t:
+            await t.call(debit, Transfer("1", 10))
+        assert icbc.rows(gids) == [(t.gid,)]
+
+    with_bank(scenario, participants=[debit])
+
+
 def test_a_saga_in_databases_is_done_or_compensated(
     with_bank: Callable[..., None], icbc: SqliteBank, ccb: SqliteBank
 ) -> None:
@@ -226,6 +249,40 @@ def test_a_saga_in_databases_is_done_or_compensated(
         assert ccb.rows() == [("B", 10, 0)]
 
     with_bank(scenario)
+
+
+def test_sqlite_as_the_last_resource_decides_also_about_messages(
+    with_bank: Callable[..., None], tmp_path: Path
+) -> None:
+    till = SqliteBank(tmp_path / "till.db", T=0)
+    icbc = MemoryDatabase("icbc", {"A": 100})
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(till.path, timeout=20, check_same_thread=False)
+
+    async def scenario(cluster: AsyncCluster, bank: Any) -> None:
+        await cluster.create_topic("Transferred", queues=1)
+        for cents in (10, 1000):
+            with contextlib.suppress(Aborted):
+                async with bank.xa() as t:
+                    await t["icbc"].add("A", -cents)
+                    t["till"].execute("UPDATE accounts SET cents = cents + ?", (cents,))
+                    await t.send(aio.Message("Transferred", b"%d" % cents))
+        assert (icbc.cents, till.rows()) == ({"A": 90}, [("T", 10, 0)])
+        assert till.rows("SELECT decision FROM turbopump_decisions") == [("commit",)]
+        assert [one.body for one in await cluster.messages("Transferred")] == [b"10"]
+        assert await bank.outcome(t.gid) is GlobalOutcome.ABORTED
+
+    with_bank(scenario, resources={"icbc": icbc, "till": SqliteLastResource("till", connect)})
+
+
+def test_a_second_sqlite_database_is_refused(tmp_path: Path) -> None:
+    two = {
+        name: SqliteLastResource(name, lambda: sqlite3.connect(tmp_path / "till.db"))
+        for name in ("till", "safe")
+    }
+    with pytest.raises(InvalidArgument, match=r"at most one resource may be SQLite, .* got till, safe"):
+        Coordinator("bank", resources=two)
 
 
 def test_figures_and_one_round_of_recovery(with_bank: Callable[..., None]) -> None:

@@ -56,7 +56,10 @@ def test_every_command_that_is_mentioned_exists() -> None:
 def test_links_between_files_lead_somewhere() -> None:
     for page in PAGES:
         text = page.read_text()
-        links = [*re.findall(r"\]\(([^)#:\s]+)[)#]", text), *re.findall(r'(?:src|srcset)="([^":#]+)"', text)]
+        links = [
+            *re.findall(r"\]\(([^)#:\s\"]+)[)#]", text),
+            *re.findall(r'(?:src|srcset)="([^":#]+)"', text),
+        ]
         for link in links:
             assert (page.parent / link).exists(), f"{page}: {link}"
 

@@ -9,11 +9,18 @@ from tests.unit.transactions.memory_bank import MemoryDatabase, two_banks
 
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import Message
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.global_transactions import GlobalDecision, GlobalKind
 from turbopump.testing.cluster import AsyncCluster
 from turbopump.testing.loop import run_virtual
 from turbopump.transactions.distributed.coordinator import Coordinator
 from turbopump.transactions.distributed.machine import GlobalOutcome
+from turbopump.transactions.distributed.participants import BranchCall, Saga, encoded
+from turbopump.transactions.distributed.registrations import SagaOpening
 from turbopump.transactions.errors import Aborted, InDoubt
+
+MAX_PLAN_BYTES = 64 << 10
 
 Scenario = Callable[[AsyncCluster, Coordinator, dict[str, Any]], Awaitable[None]]
 
@@ -351,6 +358,70 @@ def test_what_cannot_be_is_refused_with_advice() -> None:
                 call()
 
     with_bank(scenario)
+
+
+GOOD_GIDS = ("x", "order-4711", "a" * 64)
+HOSTILE_GIDS = ("o'clock", 'say "x"', "a" * 65, "naïve", "a b", "a,b", "a/b", "a\\b", "a;b", "a\x00", "\n")
+
+
+@pytest.mark.parametrize("gid", HOSTILE_GIDS)
+def test_a_gid_that_databases_would_not_take_is_refused_with_a_wire_code(gid: str) -> None:
+    async def scenario(cluster: AsyncCluster, bank: Coordinator, banks: dict[str, Any]) -> None:
+        with pytest.raises(Refused) as raised:
+            await bank.run(saga_of("transfer"), 1, gid=gid)
+        assert raised.value.code == ResponseCode.INVALID_PARAMETER
+
+    with_bank(scenario)
+
+
+@pytest.mark.parametrize("gid", GOOD_GIDS)
+def test_a_gid_of_64_plain_characters_is_taken(gid: str) -> None:
+    async def scenario(cluster: AsyncCluster, bank: Coordinator, banks: dict[str, Any]) -> None:
+        assert (await bank.run(saga_of("transfer"), 1, gid=gid)).gid == gid
+
+    with_bank(scenario)
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(MAX_PLAN_BYTES, True), (MAX_PLAN_BYTES + 1, False)])
+def test_the_plan_of_a_saga_has_a_bound(size: int, is_taken: bool) -> None:
+    saga = saga_of("transfer")
+    overhead = len(SagaOpening(saga.name, saga.version, encoded("")).text().encode())
+
+    async def scenario(cluster: AsyncCluster, bank: Coordinator, banks: dict[str, Any]) -> None:
+        if is_taken:
+            await bank.run(saga, "x" * (size - overhead))
+            return
+        with pytest.raises(Refused, match=f"the plan must have at most {MAX_PLAN_BYTES} bytes") as raised:
+            await bank.run(saga, "x" * (size - overhead))
+        assert raised.value.code == ResponseCode.INVALID_PARAMETER
+
+    with_bank(scenario)
+
+
+def test_a_transaction_of_another_group_is_refused_with_a_wire_code() -> None:
+    async def scenario(cluster: AsyncCluster, bank: Coordinator, banks: dict[str, Any]) -> None:
+        await bank.run(saga_of("transfer"), 1, gid="order-1")
+        stranger = Coordinator("other", name_servers=cluster.name_servers, world=cluster.world)
+        await stranger.ready()
+        for call in (
+            stranger.run(saga_of("transfer"), 1, gid="order-1"),
+            stranger.outcome("order-1"),
+            stranger.journal.decide("order-1", GlobalKind.SAGA, GlobalDecision.ABORT),
+        ):
+            with pytest.raises(Refused) as raised:
+                await call
+            assert raised.value.code == ResponseCode.ILLEGAL_OPERATION
+        await stranger.close()
+
+    with_bank(scenario)
+
+
+def saga_of(name: str) -> Saga[Any]:
+    async def nothing(call: BranchCall, input: Any) -> None: ...
+
+    saga = Saga[Any](name)
+    saga.step("a", do=nothing, undo=nothing)
+    return saga
 
 
 async def in_block(bank: Coordinator, timeout: float = 30.0) -> None:  # noqa: ASYNC109

@@ -15,14 +15,14 @@ from turbopump.client.world import World
 from turbopump.transactions.blocking.coordinator_face import CoordinatorFace, FaceBlock
 from turbopump.transactions.distributed.coordinator import TCC_TIMEOUT_S, XA_TIMEOUT_S, CommitProtocol
 from turbopump.transactions.distributed.coordinator import Coordinator as AsyncCoordinator
-from turbopump.transactions.distributed.figures import TransactionFigures
+from turbopump.transactions.distributed.figures import CoordinatorFigures
 from turbopump.transactions.distributed.journal import Journal
 from turbopump.transactions.distributed.machine import GlobalOutcome
 from turbopump.transactions.distributed.participants import Connect, Saga, T, Tcc
 from turbopump.transactions.distributed.recovery import PREPARED_AGE_S
 from turbopump.transactions.distributed.saga_runs import SagaOutcome
 from turbopump.transactions.distributed.tcc_block import TccTransaction as AsyncTccTransaction
-from turbopump.transactions.distributed.xa_block import Resource
+from turbopump.transactions.distributed.xa_block import BranchResource
 from turbopump.transactions.distributed.xa_block import XaTransaction as AsyncXaTransaction
 
 __all__ = ["Coordinator", "TccTransaction", "XaTransaction"]
@@ -100,7 +100,7 @@ class Coordinator(CoordinatorFace):
         group: str,
         *,
         name_servers: str | Sequence[str] | None = None,
-        resources: Mapping[str, Connect | Resource] | None = None,
+        resources: Mapping[str, Connect | BranchResource] | None = None,
         participants: Iterable[Tcc[Any] | Saga[Any]] = (),
         journal: Journal | None = None,
         cluster: str = "",
@@ -165,8 +165,10 @@ class Coordinator(CoordinatorFace):
         """Runs a saga to its end, and returns the results of its steps.
 
         The same `gid` twice is one saga: the second call waits for the first one, in whatever process it
-        runs, and gets its outcome. Raises Aborted when it was compensated, Parked when an operator is needed,
-        and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it ended.
+        runs, and gets its outcome. It must be new in the cluster, also among other groups, and is made by
+        the coordinator if None. Raises Aborted when the saga was compensated, Parked when an operator is
+        needed, and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it
+        ended.
         """
         return self._run(lambda core: core.run(saga, input, gid=gid, timeout=timeout))
 
@@ -184,6 +186,6 @@ class Coordinator(CoordinatorFace):
         """
         return self._run(lambda core: core.recover_once(older_than=older_than))
 
-    def figures(self) -> TransactionFigures:
+    def figures(self) -> CoordinatorFigures:
         """Returns what it has counted: outcomes, repeated calls, prepared branches."""
         return self._call(lambda core: core.figures())

@@ -1,6 +1,7 @@
 """Calls the participants of TCC and SAGA by name: functions here, or other services by messages."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -13,6 +14,8 @@ from turbopump.transactions.distributed.fenced_calls import FencedCalls
 from turbopump.transactions.distributed.machine import BranchAnswered, BranchVerdict, CallBranch, Phase
 from turbopump.transactions.distributed.participants import BranchCall, DeclaredStep, Saga, Tcc
 from turbopump.transactions.distributed.registrations import TccRegistration
+
+log = logging.getLogger(__name__)
 
 Raised = dict[str, Exception]
 """The exceptions that functions in this process raised, by branch, for the user's block."""
@@ -43,6 +46,23 @@ class BranchCallers:
 
     def saga(self, name: str, version: int) -> Saga[Any] | None:
         return self._sagas.get((name, version))
+
+    async def forget(self, still_open: Collection[str]) -> int:
+        """Deletes what fences of participants in this process no longer need; returns how many rows.
+
+        A database that cannot be reached is logged, and cleaned the next time.
+        """
+        known: list[Tcc[Any] | DeclaredStep[Any]] = [*self._tcc.values()]
+        known += [step for saga in self._sagas.values() for step in saga.steps.values()]
+        here = [one.branch_functions() for one in known if not one.topic]
+        local = {(one.connect, one.fence.table): one for one in here if one.connect is not None}
+        deleted = 0
+        for functions in local.values():
+            try:
+                deleted += await self._local.forget(functions, still_open)
+            except Exception as error:
+                log.warning("Cannot delete old rows of the fence of %s: %s", functions.name, error)
+        return deleted
 
     async def call_tcc(self, gid: str, call: CallBranch, raised: Raised) -> BranchAnswered:
         """Calls a participant of TCC, as its branch was registered."""

@@ -28,7 +28,7 @@ from turbopump.transactions.distributed.branch_callers import BranchCallers
 from turbopump.transactions.distributed.commands import RemoteParticipants
 from turbopump.transactions.distributed.driven import DrivenTransaction
 from turbopump.transactions.distributed.driver import CallParticipant
-from turbopump.transactions.distributed.figures import TransactionCounts, TransactionFigures
+from turbopump.transactions.distributed.figures import CoordinatorFigures, TransactionCounts
 from turbopump.transactions.distributed.gids import new_gid
 from turbopump.transactions.distributed.journal import BrokerJournal, Journal
 from turbopump.transactions.distributed.machine import BranchAnswered, CallBranch, GlobalOutcome, Machine
@@ -40,7 +40,7 @@ from turbopump.transactions.distributed.participants import (
     checked_participant,
     checked_seconds,
 )
-from turbopump.transactions.distributed.recovery import PREPARED_AGE_S, Recovery
+from turbopump.transactions.distributed.recovery import PREPARED_AGE_S, GroupRecovery
 from turbopump.transactions.distributed.resources import SqliteLastResource, XaResource
 from turbopump.transactions.distributed.saga_runs import SagaOutcome, SagaRuns
 from turbopump.transactions.distributed.tcc import TccMachine
@@ -48,7 +48,7 @@ from turbopump.transactions.distributed.tcc_block import TccTransaction
 from turbopump.transactions.distributed.three_phase import ThreePhaseMachine
 from turbopump.transactions.distributed.transaction_journal import TransactionJournal
 from turbopump.transactions.distributed.xa import XaMachine
-from turbopump.transactions.distributed.xa_block import Resource, XaTransaction
+from turbopump.transactions.distributed.xa_block import BranchResource, XaTransaction
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Coordinator:
         group: str,
         *,
         name_servers: str | Sequence[str] | None = None,
-        resources: Mapping[str, Connect | Resource] | None = None,
+        resources: Mapping[str, Connect | BranchResource] | None = None,
         participants: Iterable[Tcc[Any] | Saga[Any]] = (),
         journal: Journal | None = None,
         cluster: str = "",
@@ -119,7 +119,7 @@ class Coordinator:
         self._tasks = Tasks(log)
         self._background = Tasks(log)
         self.sagas = SagaRuns(self)
-        self._recovery = Recovery(self)
+        self._recovery = GroupRecovery(self)
         self._producer: Producer | None = None
         self._starting = SharedTask(self._start, repeats_failed=True)
         self._producing = SharedTask(self._start_producer, repeats_failed=True)
@@ -202,7 +202,7 @@ class Coordinator:
         # The commit of the last resource decides: the broker must not abort by itself after that. A client
         # that claims such a transaction asks the last resource first.
         journal = self.journal_of(gid, timeout_s=0.0 if last else seconds)
-        return XaTransaction(self, journal, chosen, machine, kind)
+        return XaTransaction(self, journal, chosen, machine, kind, seconds)
 
     def tcc(self, *, timeout: float = TCC_TIMEOUT_S) -> TccTransaction:
         """Returns a block whose calls are tried at once, and confirmed or cancelled together at its end.
@@ -224,8 +224,10 @@ class Coordinator:
         """Runs a saga to its end, and returns the results of its steps.
 
         The same `gid` twice is one saga: the second call waits for the first one, in whatever process it
-        runs, and gets its outcome. Raises Aborted when it was compensated, Parked when an operator is needed,
-        and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it ended.
+        runs, and gets its outcome. It must be new in the cluster, also among other groups, and is made by
+        the coordinator if None. Raises Aborted when the saga was compensated, Parked when an operator is
+        needed, and InDoubt after `timeout` seconds: the saga goes on then, and `outcome` says later how it
+        ended.
         """
         await self.ready()
         self.callers.register(saga)
@@ -259,7 +261,7 @@ class Coordinator:
         await self.ready()
         return await self._recovery.once(older_than)
 
-    def figures(self) -> TransactionFigures:
+    def figures(self) -> CoordinatorFigures:
         """Returns what it has counted: outcomes, repeated calls, prepared branches."""
         return self.counts.now(len(self._driven))
 

@@ -7,12 +7,13 @@ Blocking functions and connections are used in a thread, from the connection's o
 import asyncio
 import inspect
 import logging
+from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import Any
 
 from turbopump.transactions.connections import AsyncConnectionScope, opened
 from turbopump.transactions.distributed.participants import BranchCall, BranchFunctions, encoded
-from turbopump.transactions.fence import FencedBlock, fenced, is_retriable
+from turbopump.transactions.fence import FencedBlock, fenced, forget, is_retriable
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +34,38 @@ class FencedCalls:
         """
         if functions.connect is None:
             return await self._call_plain(functions, call)
-        is_async = any(inspect.iscoroutinefunction(one) for one in functions.functions.values())
         for _ in range(DEADLOCK_TRIES - 1):
             try:
-                return await self._perform(functions, call, is_async)
+                return await self._perform(functions, call)
             except Exception as error:
                 if not is_retriable(error):
                     raise
                 log.info("%s of branch %s of %s is repeated: %s", call.phase, call.branch, call.gid, error)
-        return await self._perform(functions, call, is_async)
+        return await self._perform(functions, call)
 
-    async def _perform(self, functions: BranchFunctions, call: BranchCall, is_async: bool) -> str:
-        if is_async:
+    async def _perform(self, functions: BranchFunctions, call: BranchCall) -> str:
+        if functions.is_async:
             return await _perform_async(functions, call)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, _perform_blocking, functions, call)
+
+    async def forget(self, functions: BranchFunctions, still_open: Collection[str]) -> int:
+        """Deletes old rows of the fence of a participant; returns how many."""
+        if functions.connect is None:
+            return 0
+        table = functions.fence.table
+        if functions.is_async:
+            async with AsyncConnectionScope(functions.connect) as connection:
+                deleted: int = await forget(connection, still_open=still_open, table=table)
+                return deleted
+
+        def work() -> int:
+            assert functions.connect is not None
+            with opened(functions.connect) as connection:
+                deleted: int = forget(connection, still_open=still_open, table=table)
+                return deleted
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _call_plain(self, functions: BranchFunctions, call: BranchCall) -> str:
         """Calls a function without a database: it gets the call, and recognises repetitions itself."""

@@ -9,7 +9,7 @@ from turbopump.transactions.distributed.machine import BranchAnswered, BranchVer
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionFigures:
+class CoordinatorFigures:
     """Figures of a coordinator since it was made."""
 
     active: int
@@ -47,8 +47,8 @@ class TransactionCounts:
         if answer.verdict in (BranchVerdict.FAILED, BranchVerdict.LATER):
             self.retries[branch] += 1
 
-    def now(self, active: int) -> TransactionFigures:
-        return TransactionFigures(
+    def now(self, active: int) -> CoordinatorFigures:
+        return CoordinatorFigures(
             active,
             dict(self.ended),
             dict(self.retries),

@@ -52,6 +52,11 @@ class BranchFunctions:
     functions: Mapping[Phase, Callable[..., Any]]
     input_type: Any = None
 
+    @property
+    def is_async(self) -> bool:
+        """Whether its functions are `async def`, and so its connections async."""
+        return any(inspect.iscoroutinefunction(one) for one in self.functions.values())
+
     def find(self, phase: Phase) -> Callable[..., Any]:
         """Returns the function of a phase. Raises InvalidArgument when there is none."""
         if phase not in self.functions:

@@ -16,6 +16,7 @@ from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.global_transactions import (
     GlobalDecision,
     GlobalKind,
+    GlobalState,
     GlobalTransaction,
 )
 from turbopump.runtime.clock import Clock
@@ -26,7 +27,7 @@ from turbopump.transactions.distributed.driven import DrivenTransaction
 from turbopump.transactions.distributed.driver import CallParticipant, answer_of_error
 from turbopump.transactions.distributed.figures import TransactionCounts
 from turbopump.transactions.distributed.gids import Xid, is_of_group, may_last_resource_decide
-from turbopump.transactions.distributed.journal import Journal
+from turbopump.transactions.distributed.journal import BrokerJournal, Journal
 from turbopump.transactions.distributed.machine import (
     BranchAnswered,
     BranchVerdict,
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 
 CLAIM_INTERVAL_S = 5.0
 SWEEP_INTERVAL_S = 60.0
+CLEAN_INTERVAL_S = 3600.0
 CLAIMED_AT_ONCE = 64
 MAX_RECOVERING = 256
 """Transactions of others that one process works on at once."""
@@ -81,7 +83,7 @@ class RecoveryHost(Protocol):
 
 
 @dataclass
-class Recovery:
+class GroupRecovery:
     """Claims and sweeps, for one coordinator."""
 
     host: RecoveryHost
@@ -96,9 +98,10 @@ class Recovery:
         self._trouble = RateLimitedLog(log, 60.0, logging.WARNING, 10)
 
     async def run(self) -> None:
-        """Claims every 5 seconds and sweeps every minute, beginning now, until cancelled."""
+        """Claims every 5 s, sweeps every minute and cleans every hour, beginning now, until cancelled."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._repeat(self.claim, self.claim_interval_s))
+            both.create_task(self._repeat(self.forget, CLEAN_INTERVAL_S))
             both.create_task(self._repeat(lambda: self.sweep(self.prepared_age_s), self.sweep_interval_s))
 
     def start(self, tasks: Tasks) -> None:
@@ -118,7 +121,9 @@ class Recovery:
         while True:
             try:
                 await work()
-            except (OSError, Refused, InDoubt, LedgerNotSupported) as error:
+            except Exception as error:  # whatever it is, the next round may find less of it
+                if not isinstance(error, OSError | Refused | InDoubt | LedgerNotSupported):
+                    log.exception("Recovery of group %s failed; retrying", self.host.group)
                 self._trouble.log(
                     self.host.clock.monotonic(),
                     "Cannot look for transactions of group %s that were left behind; retrying: %s",
@@ -126,6 +131,14 @@ class Recovery:
                     error,
                 )
             await self.host.clock.sleep(pause_s)
+
+    async def forget(self) -> int:
+        """Deletes rows of fences that no call can need any more, but those of transactions that go on."""
+        journal = self.host.journal
+        if not isinstance(journal, BrokerJournal):
+            return 0
+        still_open = [one.gid async for one in journal.page() if one.state is not GlobalState.ENDED]
+        return await self.host.callers.forget(still_open)
 
     # top-down
 
@@ -146,7 +159,10 @@ class Recovery:
             driven = self._driven_of(known)
         except (_NoWorker, BrokenBody) as error:
             self.host.counts.no_worker += 1
-            await self._leave(known, str(error))
+            try:
+                await self._leave(known, str(error))
+            except (OSError, Refused) as failure:
+                log.warning("Transaction %s cannot be left to another process: %s", known.gid, failure)
             return
         log.info("Going on with transaction %s of group %s (%s)", known.gid, known.group, known.kind)
         self._driven[known.gid] = driven

@@ -9,6 +9,7 @@ from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import Message
 from turbopump.client.produce.ledger import KeyOf, Writer
 from turbopump.protocol.global_transactions import GlobalKind
+from turbopump.runtime.clock import Clock
 from turbopump.transactions.distributed.blocks import GlobalBlock, reason_of
 from turbopump.transactions.distributed.driven import DrivenTransaction
 from turbopump.transactions.distributed.driver import CallParticipant
@@ -22,11 +23,12 @@ from turbopump.transactions.distributed.machine import (
     Phase,
 )
 from turbopump.transactions.distributed.transaction_journal import TransactionJournal
+from turbopump.transactions.errors import Aborted
 
 log = logging.getLogger(__name__)
 
 
-class Resource(Protocol):
+class BranchResource(Protocol):
     """Interface of a database that takes part, such as an XaResource or a SqliteLastResource."""
 
     async def begin(self, xid: Xid) -> Any:
@@ -50,6 +52,8 @@ class Resource(Protocol):
 
 class XaHost(Protocol):
     """What a block needs of its coordinator."""
+
+    clock: Clock
 
     async def ready(self) -> None: ...
 
@@ -81,9 +85,10 @@ class XaTransaction(GlobalBlock):
         self,
         host: XaHost,
         journal: TransactionJournal,
-        resources: Mapping[str, Resource],
+        resources: Mapping[str, BranchResource],
         machine: Callable[[Sequence[str], bool], Machine],
         kind: GlobalKind,
+        timeout_s: float,
     ) -> None:
         self.gid = journal.gid
         self._host = host
@@ -91,6 +96,8 @@ class XaTransaction(GlobalBlock):
         self._resources = resources
         self._machine = machine
         self._kind = kind
+        self._timeout_s = timeout_s
+        self._latest_s = host.clock.monotonic() + timeout_s
         self._branches: dict[str, Any] = {}
         self._writer: Writer | None = None
         self._has_ended = False
@@ -147,10 +154,10 @@ class XaTransaction(GlobalBlock):
         is_open = journal.known is not None
         driven = self._host.drive(self._machine(tuple(self._branches), is_open), journal, self._called)
         try:
+            self._check_time(error)
             if error is None and self._writer is not None:
                 journal.brokers = self._writer.written.brokers
-        except Exception as spoiled:  # a `send` failed, and the user went on
-            error = spoiled
+        except Exception as spoiled:  # a `send` failed, and the user went on; or it took too long
             driven.post(BlockLeft(False, reason_of(spoiled)))
             await self._wait(driven)
             raise
@@ -158,6 +165,11 @@ class XaTransaction(GlobalBlock):
         outcome = await self._wait(driven)
         if error is None:
             driven.raise_unless_committed(outcome)
+
+    def _check_time(self, error: BaseException | None) -> None:
+        """Raises Aborted when the block has taken too long: nobody need vote then."""
+        if error is None and self._host.clock.monotonic() > self._latest_s:
+            raise Aborted(f"not decided in {self._timeout_s:g} s, its deadline", self.gid)
 
     async def _wait(self, driven: DrivenTransaction) -> Any:
         try:

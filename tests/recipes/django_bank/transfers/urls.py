@@ -1,0 +1,5 @@
+from django.urls import path
+
+from transfers import views
+
+urlpatterns = [path("transfers", views.move)]
