@@ -62,8 +62,9 @@ PAGES: dict[str, Page] = {
     ),
     "transactions": (
         "turbopump.transactions",
-        "[Each effect once](../exactly-once-effects.md) explains these modules.",
-        ("idempotent", "outbox"),
+        "[Each effect once](../exactly-once-effects.md) explains these modules, and "
+        "[Distributed transactions](../distributed-transactions.md) the fence.",
+        ("idempotent", "outbox", "fence"),
     ),
 }
 """Page → module, what stands at its top, and the names in their order; without names, those of `__all__`."""

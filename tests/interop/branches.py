@@ -42,14 +42,21 @@ class Account:
     """One database with one account of 100 in it."""
 
     server: postgres.Postgres | mariadb.MariaDB
-    database: str
+    place: str
+    """The database of MariaDB, the schema of PostgreSQL, where a database of its own would take long."""
     connect: Callable[[], Any]
 
     @property
     def cents(self) -> int:
         """What everybody sees: asked on a connection of its own."""
-        ((cents,),) = self.server.execute("SELECT cents FROM accounts WHERE id = 'A'", self.database)
-        return int(cents)  # type: ignore[arg-type]
+        ((cents,),) = self.execute("SELECT cents FROM accounts WHERE id = 'A'")
+        return int(cents)
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement on a connection of its own, committed at once."""
+        if isinstance(self.server, postgres.Postgres):
+            return self.server.execute(sql, schema=self.place)
+        return self.server.execute(sql, self.place)
 
     def resource(self, name: str = "icbc", **more: Any) -> XaResource:
         return XaResource(name, self.connect, **more)
@@ -60,11 +67,15 @@ class Account:
 
 
 def account(server: postgres.Postgres | mariadb.MariaDB, kind: str) -> Account:
-    database = server.new_database()
-    server.execute("CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT)", database)
-    server.execute("INSERT INTO accounts VALUES ('A', 100)", database)
-    connect = _postgres if isinstance(server, postgres.Postgres) else _mariadb
-    return Account(server, database, connect(server, database, kind))  # type: ignore[arg-type]
+    if isinstance(server, postgres.Postgres):
+        place = server.new_schema()
+        made = Account(server, place, _postgres(server, place, kind))
+    else:
+        place = server.new_database()
+        made = Account(server, place, _mariadb(server, place, kind))
+    made.execute("CREATE TABLE accounts (id VARCHAR(8) PRIMARY KEY, cents BIGINT)")
+    made.execute("INSERT INTO accounts VALUES ('A', 100)")
+    return made
 
 
 async def take(connection: Any, cents: int = 30) -> None:
@@ -99,35 +110,37 @@ def new_xid(branch: str = "icbc") -> Xid:
     return Xid(f"tp1.00c0ffee.{_made:024x}", branch)
 
 
-def _postgres(server: postgres.Postgres, database: str, kind: str) -> Callable[[], Any]:
+def _postgres(server: postgres.Postgres, schema: str, kind: str) -> Callable[[], Any]:
     import asyncpg
     import psycopg
     from sqlalchemy import create_engine
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.orm import sessionmaker
 
-    where = server.connection_string(database=database)
+    where = server.connection_string(schema)
     if kind.startswith("psycopg"):
         return lambda: psycopg.connect(where, autocommit=kind.endswith("autocommit"))
     if kind == "async psycopg":
         return lambda: psycopg.AsyncConnection.connect(where)
-    own = {"host": str(server.home / "socket"), "user": "postgres", "database": database}
+    settings = {"server_settings": {"search_path": schema}}
+    own = {"host": str(server.home / "socket"), "user": "postgres", "database": "postgres", **settings}
     if kind == "asyncpg":
         return lambda: asyncpg.connect(**own)
     if kind == "asyncpg pool":
         return _AsyncpgPool(own)
     if kind.startswith("async SQLAlchemy"):
-        url = server.url(driver=kind.rpartition(" ")[2], database=database)
-        return create_async_engine(url).connect
+        driver = kind.rpartition(" ")[2]
+        more = {"connect_args": settings} if driver == "asyncpg" else {}
+        return create_async_engine(server.url(schema, driver), **more).connect
     level = {"isolation_level": "AUTOCOMMIT"} if kind.endswith("autocommit") else {}
-    engine = create_engine(server.url(database=database), **level)
+    engine = create_engine(server.url(schema), **level)
     return sessionmaker(engine) if kind.endswith("session") else engine.connect
 
 
 class _AsyncpgPool:
     """A pool for each event loop: tests have one each."""
 
-    def __init__(self, own: dict[str, str]) -> None:
+    def __init__(self, own: dict[str, Any]) -> None:
         self._own = own
         self._pools: dict[int, Any] = {}
 

@@ -62,11 +62,13 @@ class Postgres(DatabaseServer):
         self.made += 1
         return f"test_{self.made}"
 
-    def execute(self, sql: str, database: str = "postgres") -> list[tuple[object, ...]]:
+    def execute(
+        self, sql: str, database: str = "postgres", schema: str = "public"
+    ) -> list[tuple[object, ...]]:
         """One statement, committed at once. The rows that it returns."""
         import psycopg
 
-        with psycopg.connect(self.connection_string(database=database), autocommit=True) as connection:
+        with psycopg.connect(self.connection_string(schema, database), autocommit=True) as connection:
             cursor = connection.execute(sql)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 

@@ -29,6 +29,7 @@ CORE = (
     "mqadmin::test_every_*",
     "store_round_trip::*?5.5.0-kill -9?",
     "dledger_brokers::test_in_a_mixed_group*?two of ours?",
+    "xa_traps::*",
 )
 # Modules whose cases have nothing in common but servers that other modules start too.
 BY_CASE = {

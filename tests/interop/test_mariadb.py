@@ -301,6 +301,54 @@ def test_sqlalchemy_that_commits_each_statement_is_refused(mariadb_server: maria
     engine.dispose()
 
 
+@pytest.mark.filterwarnings("ignore:Accessing the database during app initialization")
+def test_djangos_atomic_blocks_hold_record_message_and_work(mariadb_server: mariadb.MariaDB) -> None:
+    """Django's connections set FOUND_ROWS. PyMySQL stands in for mysqlclient, as its users do it."""
+    pytest.importorskip("django")
+    import pymysql
+    from django.conf import settings
+    from django.db import connections, transaction
+
+    pymysql.install_as_MySQLdb()
+    if not settings.configured:
+        settings.configure(
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+        )
+    from django.db.backends.mysql.base import DatabaseWrapper
+
+    name = mariadb_server.new_database()
+    place = {"HOST": "127.0.0.1", "PORT": mariadb_server.port, "USER": "root", "PASSWORD": "", "NAME": name}
+    rest = {"AUTOCOMMIT": True, "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": False}
+    more = {"ENGINE": "django.db.backends.mysql", "OPTIONS": {}, "TIME_ZONE": None, "TEST": {}}
+    connection = connections["shop"] = DatabaseWrapper({**place, **rest, **more}, "shop")
+    try:
+        connection.ensure_connection()
+        with transaction.atomic(using="shop"):
+            outbox.create_table(connection)
+        done = []
+        for _ in range(2):
+            with transaction.atomic(using="shop"), once(connection, message("A1"), group="billing") as first:
+                done.append(first)
+                if first:
+                    outbox.send(connection, Message("orders", b"1"))
+        assert done == [True, False]
+        with transaction.atomic(using="shop"):
+            outbox.send(connection, Message("orders", b"2"))
+            connection.set_rollback(True)
+        for is_first in (True, False):
+            with transaction.atomic(using="shop"), fenced(connection, "1", "debit", "try") as known:
+                assert known.is_first is is_first
+        assert [one.message.body for one in outbox.pending(connection)] == [b"1"]
+        with transaction.atomic(using="shop"):
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE turbopump_outbox SET next_at = 0")
+            with pytest.raises(InvalidArgument, match="other is missing"):
+                outbox.send(connection, Message("orders", b"3"), table="other")
+    finally:
+        connection.close()
+        del connections["shop"]
+
+
 def test_a_repeat_leaves_no_warning_in_the_log_of_asyncmy(
     mariadb_server: mariadb.MariaDB, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from _pytest.mark import ParameterSet
 
 from turbopump.client.message import SendStatus
 
-from . import peers
+from . import peers, replication_table
 from .conftest import Early
 from .replica_pair import FILE_SIZE, ReplicaPair, eventually, log_bytes
 
@@ -23,6 +24,7 @@ TABLE = (
     ("4.9.7", peers.OURS),
     ("5.5.0", peers.OURS),
 )
+APACHES = (("4.9.7", "4.9.7"), ("4.9.7", "5.5.0"), ("5.5.0", "4.9.7"), ("5.5.0", "5.5.0"))
 IN_CI = ((peers.OURS, "4.9.7"), ("4.9.7", peers.OURS))
 EARLY = {
     f"replication-{master}-{slave}": lambda home, pair=(master, slave): live(*pair, home)
@@ -60,6 +62,30 @@ def test_an_empty_slave_that_comes_late_gets_what_its_master_sends(
 def test_a_slave_that_is_ahead_gets_nothing_and_never_counts(master: str, slave: str, tmp_path: Path) -> None:
     """Known failure 23."""
     be_ahead(master, slave, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("master", "slave"), [row(*pair) for pair in APACHES])
+def test_apaches_own_pairs_do_what_they_are_known_to_do(master: str, slave: str, tmp_path: Path) -> None:
+    """The cells beside ours in docs/results/replication.md."""
+    seen = replication_table.observe(master, slave, tmp_path)
+    assert seen.is_equal
+    assert (seen.together, seen.back) == (["SEND_OK"], "SEND_OK")
+    without_slave = "FLUSH_SLAVE_TIMEOUT" if master == "5.5.0" else "SLAVE_NOT_AVAILABLE"
+    assert (seen.alone, seen.killed) == ([without_slave], without_slave)
+    assert seen.frozen == "FLUSH_SLAVE_TIMEOUT"
+    assert (seen.lacking, seen.unread) == ([], 0)
+
+
+def test_the_page_of_the_table_is_current() -> None:
+    """The cells are those of the last run; `python -m tests.interop.replication_table` makes them again."""
+    results = replication_table.RESULTS
+    found = json.loads((results / "replication.json").read_text())
+    cells = [replication_table.Cell(**one) for one in found["cells"]]
+    assert [(one.master, one.slave) for one in cells] == list(replication_table.PAIRS)
+    assert (results / "replication.md").read_text() == replication_table.page(found["date"], cells)
+    ours = [one for one in cells if peers.OURS in (one.master, one.slave)]
+    assert {(one.is_equal, one.unread, tuple(one.lacking)) for one in ours} == {(True, 0, ())}
 
 
 def live(master: str, slave: str, home: Path) -> None:

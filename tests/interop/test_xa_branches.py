@@ -6,6 +6,8 @@ from inspect import isawaitable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import InvalidRequestError
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.transactions.distributed.resources import BranchVote, XaResource
@@ -151,6 +153,30 @@ def test_a_connection_in_a_branch_refuses_to_commit_by_itself(one: Account) -> N
         await branch.prepare()
         await branch.commit()
         assert one.cents == 70
+        await resource.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("database", ["PostgreSQL", "MariaDB"])
+@pytest.mark.parametrize("kind", ["SQLAlchemy connection", "SQLAlchemy session"])
+def test_a_begin_block_of_sqlalchemy_inside_of_a_branch_does_not_commit_it(
+    postgres_server: Postgres, mariadb_server: MariaDB, database: str, kind: str
+) -> None:
+    one = account(postgres_server if database == "PostgreSQL" else mariadb_server, kind)
+
+    async def work() -> None:
+        resource = one.resource()
+        branch = await resource.begin(new_xid())
+
+        def begin_and_leave() -> None:
+            with branch.connection.begin():
+                branch.connection.execute(text("UPDATE accounts SET cents = 1"))
+
+        with pytest.raises(InvalidRequestError if kind.endswith("session") else InvalidArgument):
+            begin_and_leave()
+        await branch.roll_back()
+        assert one.cents == 100
         await resource.close()
 
     run(work)

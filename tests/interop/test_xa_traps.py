@@ -15,7 +15,7 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.transactions.database.faults import is_retriable, number_of, state_of
-from turbopump.transactions.distributed.resources import Vote, XaBranch, XaResource
+from turbopump.transactions.distributed.resources import BranchVote, XaBranch, XaResource
 from turbopump.transactions.distributed.resources.values import mariadb_literal, postgresql_literal
 from turbopump.transactions.errors import Declined, Later, Parked
 
@@ -39,7 +39,7 @@ def ccb(mariadb_server: MariaDB) -> Account:
 async def prepared(resource: XaResource, work: Any = take) -> XaBranch:
     branch = await resource.begin(new_xid(resource.name))
     await work(branch.connection)
-    assert await branch.prepare() is Vote.YES
+    assert await branch.prepare() is BranchVote.YES
     return branch
 
 
@@ -86,7 +86,7 @@ def test_t1_the_tag_of_prepare_is_read_and_not_only_the_state_before(icbc: Accou
     """A deferred constraint fails in PREPARE itself; and this is what the server answers to a failed one."""
     import psycopg
 
-    with psycopg.connect(icbc.server.connection_string(database=icbc.database)) as connection:  # type: ignore[union-attr, call-arg]
+    with psycopg.connect(icbc.server.connection_string(icbc.place)) as connection:  # type: ignore[union-attr]
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.execute("SELECT 1 / 0")
         assert connection.execute("PREPARE TRANSACTION 'lost'").statusmessage == "ROLLBACK"
@@ -114,7 +114,7 @@ def test_t1_the_tag_of_prepare_is_read_and_not_only_the_state_before(icbc: Accou
 
 
 async def execute_alone(one: Account, sql: str) -> None:
-    await asyncio.to_thread(one.server.execute, sql, one.database)
+    await asyncio.to_thread(one.execute, sql)
 
 
 def test_t2_a_branch_that_a_live_connection_holds_is_not_taken_for_an_ended_one(ccb: Account) -> None:
@@ -168,7 +168,7 @@ def test_t3_what_mariadb_does_with_a_connection_that_is_reset(ccb: Account) -> N
     import pymysql
 
     server = ccb.server
-    connection = pymysql.connect(**server.parameters(ccb.database))  # type: ignore[union-attr]
+    connection = pymysql.connect(**server.parameters(ccb.place))  # type: ignore[union-attr]
     with connection.cursor() as cursor:
         for sql in (
             "XA START 'reset'",
@@ -241,7 +241,7 @@ def test_1400_is_what_a_connection_in_a_transaction_is_answered(ccb: Account) ->
         resource = ccb.resource()
         branch = await prepared(resource)
         await branch.abandon()
-        other = pymysql.connect(**ccb.server.parameters(ccb.database))  # type: ignore[union-attr]
+        other = pymysql.connect(**ccb.server.parameters(ccb.place))  # type: ignore[union-attr]
         with other.cursor() as cursor:
             cursor.execute("SELECT * FROM accounts")
             with pytest.raises(pymysql.err.OperationalError) as raised:
@@ -437,7 +437,7 @@ def test_a_transaction_that_the_users_sql_has_ended_votes_no(icbc: Account) -> N
     run(work)
 
 
-@pytest.mark.parametrize("kind", ["psycopg", "PyMySQL", "async psycopg", "asyncmy"])
+@pytest.mark.parametrize("kind", ["psycopg", "PyMySQL", "asyncpg", "asyncmy"])
 def test_a_prepare_that_was_cancelled_while_the_server_stood_still_can_still_be_aborted(
     postgres_server: Postgres, mariadb_server: MariaDB, kind: str
 ) -> None:

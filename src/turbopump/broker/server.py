@@ -160,13 +160,13 @@ class Broker:
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             self._networks = self._secure(stack)
-            ground = await self._open(stack)
-            if ground.member is None:
-                registration = await self._serve(stack, ground)
+            opened = await self._open(stack)
+            if opened.member is None:
+                registration = await self._serve(stack, opened)
                 stack.push_async_callback(registration.stop)
                 await registration.registered(REGISTERED_WITHIN_S)
             else:
-                await self._join(stack, ground, ground.member)
+                await self._join(stack, opened, opened.member)
             self._stack = stack.pop_all()
 
     async def stop(self) -> None:
@@ -183,7 +183,7 @@ class Broker:
         tasks.start(networks.watch(self._clock, self._workers), name="reload TLS certificates")
         return networks
 
-    async def _open(self, stack: contextlib.AsyncExitStack) -> "_Ground":
+    async def _open(self, stack: contextlib.AsyncExitStack) -> "_Opened":
         """Opens the store and binds the ports; serves no request yet."""
         config, clock = self.config, self._clock
         compiled = twins()
@@ -202,7 +202,7 @@ class Broker:
         client = Client(self._networks.requests, clock, sign=self._sign())
         stack.push_async_callback(client.close)
         self.member = self._member(store)
-        return _Ground(store, ports, client, self.member)
+        return _Opened(store, ports, client, self.member)
 
     def _member(self, store: Store) -> GroupMember | None:
         """Returns this broker's member of its DLedger group; None: it is in none."""
@@ -223,53 +223,53 @@ class Broker:
 
     # a member of a DLedger group
 
-    async def _join(self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember) -> None:
+    async def _join(self, stack: contextlib.AsyncExitStack, opened: "_Opened", member: GroupMember) -> None:
         """Joins the DLedger group, and serves the role that this broker has in it."""
 
         async def serve(role: contextlib.AsyncExitStack, term: int | None) -> None:
-            await self._serve_as(role, ground, member, term)
+            await self._serve_as(role, opened, member, term)
 
         roles = RoleKeeper(member, serve, self._clock)
         await roles.start(self.config.listening.bind_address)
-        stack.push_async_callback(roles.stop, ground.unregister)
+        stack.push_async_callback(roles.stop, opened.unregister)
 
     async def _serve_as(
-        self, stack: contextlib.AsyncExitStack, ground: "_Ground", member: GroupMember, term: int | None
+        self, stack: contextlib.AsyncExitStack, opened: "_Opened", member: GroupMember, term: int | None
     ) -> None:
         """Serves as master in a term, or as slave (None), until the stack is closed; ports stay open."""
         identity = identity_in_role(self.config.identity, term, member.slave_id)
         self.config = replace(self.config, identity=identity)
-        guards = ground.store.retention.guards
+        guards = opened.store.retention.guards
         guards[:] = [_keep_all]  # in place of those of the role before, until this one has its own
-        await self._serve(stack, ground, leads=term is not None)
+        await self._serve(stack, opened, leads=term is not None)
         guards.remove(_keep_all)
         log.info("Serves as %s, broker id %d", identity.role, identity.broker_id)
 
     # a role
 
     async def _serve(
-        self, stack: contextlib.AsyncExitStack, ground: "_Ground", leads: bool = False
+        self, stack: contextlib.AsyncExitStack, opened: "_Opened", leads: bool = False
     ) -> NameServerRegistration:
         """Builds and starts the parts, which serve requests from then on; registers with the name servers.
 
         `leads`: this broker stores messages for its DLedger group from now on.
         """
-        context = await self._context(stack, ground, leads)
-        for build in PARTS if ground.member is None else MEMBER_PARTS:
+        context = await self._context(stack, opened, leads)
+        for build in PARTS if opened.member is None else MEMBER_PARTS:
             part = await build(context)
             context.add(part)
             for close in part.close:
                 stack.push_async_callback(close)
         parts = context.parts
         self._replicas = context.part(ReplicaPart).requests
-        self._make_routers(stack, context, ends_open=ground.member is not None)
+        self._make_routers(stack, context, ends_open=opened.member is not None)
         self._announce_topics(context)
         # Stopped in reverse: unregister, answer waiting requests, take no more requests, then the rest.
         flow = RequestWaits(lambda: self.config.waits, lambda: context.store.flags.is_set(Reason.BUSY))
         for server, router in zip(context.servers, context.routers, strict=True):
             server.late_requests = LateRequests(flow.late, flow.shortest_s)
             server.serve_by(router)
-            if ground.member is None:
+            if opened.member is None:
                 stack.push_async_callback(server.stop)
             else:
                 stack.callback(server.serve_by, Router({}, before=(RoleChangeGate(),)))
@@ -285,9 +285,9 @@ class Broker:
                 await part.start()
         self.metrics_port = context.part(MetricsPart).port
         self._replication = context.part(ReplicaPart)
-        ground.registration = context.registration
+        opened.registration = context.registration
         context.registration.start()
-        if ground.member is not None:  # the name servers learn of the next role instead
+        if opened.member is not None:  # the name servers learn of the next role instead
             stack.push_async_callback(context.registration.pause)
         return context.registration
 
@@ -315,18 +315,18 @@ class Broker:
                 if part.bulk is not None:
                     router.serve_in_bulk(part.bulk(router))
 
-    async def _context(self, stack: contextlib.AsyncExitStack, ground: "_Ground", leads: bool) -> Context:
+    async def _context(self, stack: contextlib.AsyncExitStack, opened: "_Opened", leads: bool) -> Context:
         """Loads the tables and picks the acknowledgement. Returns the context of the parts."""
-        config, clock, store, client = self.config, self._clock, ground.store, ground.client
+        config, clock, store, client = self.config, self._clock, opened.store, opened.client
         files = ConfigFiles(config.store.config_dir, self._disk)
         tables = Tables(
-            config, clock, store, filter_modules.load_configured(config.filters, self._disk), ground.members
+            config, clock, store, filter_modules.load_configured(config.filters, self._disk), opened.members
         )
         tables.load(files)
         role = RoleChange(files, self._disk, config.store.root_dir, clock)
         load(files, REPLICA_FILE, role.progress.load)
         # The members of a group compare their logs themselves.
-        crashed = store.recovered_end is not None and ground.member is None
+        crashed = store.recovered_end is not None and opened.member is None
         if config.identity.is_slave:
             role.begin_slave(tables.offsets, store.log.committed, has_crashed=crashed)
         elif role.is_promotion:
@@ -345,10 +345,10 @@ class Broker:
             role,
             clock,
             is_slave=config.identity.is_slave,
-            in_group=ground.member is not None,
+            in_group=opened.member is not None,
         )
         copies = Copies()
-        acknowledgement = self._acknowledgement_of(ground, copies, leads)
+        acknowledgement = self._acknowledgement_of(opened, copies, leads)
         self._acknowledgement = acknowledgement
         context = Context(
             config=lambda: self.config,
@@ -367,8 +367,8 @@ class Broker:
             ),
             client=client,
             credentials=self.credentials,
-            registration=self._registration(ground, tables),
-            servers=ground.ports.servers,
+            registration=self._registration(opened, tables),
+            servers=opened.ports.servers,
             port=self.port,
             address=self.address,
             recovered_end=recovered_end,
@@ -380,23 +380,23 @@ class Broker:
             page_network=self._networks.pages,
             is_encrypted=self._networks.is_enforcing,
             apply=lambda changed: self._apply(changed, store, context),
-            member=ground.member,
+            member=opened.member,
             member_gate=self._member_gate,
             promote=self.promote,
         )
         return context
 
-    def _acknowledgement_of(self, ground: "_Ground", copies: Copies, leads: bool) -> Acknowledgement:
-        member = ground.member
+    def _acknowledgement_of(self, opened: "_Opened", copies: Copies, leads: bool) -> Acknowledgement:
+        member = opened.member
         if member is None:
-            return acknowledgement_of(self.config, ground.store, copies, self._clock)
+            return acknowledgement_of(self.config, opened.store, copies, self._clock)
         rule = member.lead if leads else member.acknowledgement
         return rule(lambda: self.config.dledger.quorum_timeout_ms)
 
-    def _registration(self, ground: "_Ground", tables: Tables) -> NameServerRegistration:
-        ha_address = ground.ports.ha_address(self.config.listening)
+    def _registration(self, opened: "_Opened", tables: Tables) -> NameServerRegistration:
+        ha_address = opened.ports.ha_address(self.config.listening)
         endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
-        return NameServerRegistration(ground.client, tables.topics, endpoint, self.config.name_servers)
+        return NameServerRegistration(opened.client, tables.topics, endpoint, self.config.name_servers)
 
     def _announce_topics(self, context: Context) -> None:
         """Passes topic changes to store, listeners, topics.json and name servers; adopts unlisted topics."""
@@ -442,7 +442,7 @@ def _for_role(config: BrokerConfig) -> BrokerConfig:
 
 
 @dataclass
-class _Ground:
+class _Opened:
     """What a broker has whatever role it serves: store, ports, the client, the connected clients."""
 
     store: Store

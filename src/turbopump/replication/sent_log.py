@@ -16,7 +16,7 @@ class ReadableLog(Protocol):
 
 
 class StoreLog:
-    """Implements `master.SentLog` over an open store."""
+    """Implements `slave_connection.SentLog` over an open store."""
 
     def __init__(self, log: ReadableLog, reader: QueueReader, file_size: int) -> None:
         self.file_size = file_size

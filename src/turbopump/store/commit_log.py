@@ -20,7 +20,7 @@ from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, measure
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.read_only_log import ReadOnlyLog
-from turbopump.store.segment import LogFiles, touch
+from turbopump.store.segment import FilePart, LogFiles, touch
 
 BLANK_HEAD = struct.Struct(">ii")
 BLANK_SIZE = 8
@@ -239,8 +239,13 @@ class CommitLog(ReadOnlyLog):
 
     # shortening
 
-    def cut(self, offset: int, aside: str) -> list[str]:
+    def cut(
+        self, offset: int, aside: str, later: list[Syncable] | None = None, is_kept: bool = False
+    ) -> list[str]:
         """Ends the log at `offset`, durably; returns the paths in `aside` that keep records which were cut.
+
+        `later` gets what is to be synced before anything is written behind `offset`; without it, that is
+        done here. `is_kept`: the rest of the file at `offset` is in `aside` already (`tail_behind`).
 
         Bytes behind `offset` can never be taken for records again: zeros are synced over the rest of the file
         before anything else is written there (Apache cuts only in memory, so that a second crash brings the
@@ -259,15 +264,29 @@ class CommitLog(ReadOnlyLog):
         start = offset - offset % self.file_size
         if self.files.has(start):
             begin, end = offset - start, self._used(start, offset - start)
-            if self._has_record(start, begin, end):
+            if not is_kept and self._has_record(start, begin, end):
                 kept.append(self.files.copy_aside(start, begin, end, aside))
-            self._clear(self.files.mapped(start), begin, end)
+            cleared = self._clear(self.files.mapped(start), begin, end)
+            if later is None:
+                cleared.sync()
+            else:
+                later.append(cleared)
         return kept
+
+    def tail_behind(self, offset: int) -> FilePart | None:
+        """Returns what a cut at `offset` keeps of the file there, for `LogFiles.keep`; None: no record."""
+        start = offset - offset % self.file_size
+        if not self.files.has(start):
+            return None
+        begin, end = offset - start, self._used(start, offset - start)
+        if not self._has_record(start, begin, end):
+            return None
+        return FilePart(self.files.mapped(start).buffer, start, begin, end)
 
     def shorten(self, offset: int) -> None:
         """Ends a copied log at `offset`, durably: removes the incomplete record that begins there."""
         assert self.base <= offset <= self.end, "only the last record can be incomplete"
-        self._clear(self.files.mapped(self.base), offset - self.base, self.position)
+        self._clear(self.files.mapped(self.base), offset - self.base, self.position).sync()
         self.position = offset - self.base
         self.synced = min(self.synced, offset)
 
@@ -302,11 +321,13 @@ class CommitLog(ReadOnlyLog):
             return False
         return self.identify(start + position) is not None
 
-    def _clear(self, mapped: MappedFile, begin: int, end: int) -> None:
+    def _clear(self, mapped: MappedFile, begin: int, end: int) -> "ClearedBytes":
+        """Writes zeros, which are durable when what is returned has been synced."""
         for at in range(begin, end, COPY_SLICE):
             stop = min(at + COPY_SLICE, end)
             mapped.buffer[at:stop] = ZEROS[: stop - at]
-        mapped.sync()  # also when nothing was written: a recovery may have been killed before its sync
+        # Also when nothing was written: a recovery may have been killed before its sync.
+        return ClearedBytes(mapped, begin, end)
 
     # old files
 
@@ -330,6 +351,23 @@ class CommitLog(ReadOnlyLog):
     def close(self) -> None:
         self.files.drop_ahead()
         self.files.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ClearedBytes:
+    """Bytes of a mapped file that were overwritten with zeros. A sync that failed writes them again."""
+
+    mapped: MappedFile
+    begin: int
+    end: int
+
+    def sync(self) -> None:
+        """Brings them to the medium. Blocks; raises OSError."""
+        try:
+            self.mapped.sync()
+        except OSError:
+            _write_again(self.mapped.buffer, self.begin, self.end)
+            raise
 
 
 def _write_again(buffer: Buffer, begin: int, end: int) -> None:

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from turbopump.runtime.disk import Buffer, Disk, Entry, MappedFile
 from turbopump.store.errors import UnusableStore
@@ -26,6 +27,16 @@ MADV_POPULATE_WRITE = 23  # not named in the mmap module of Python 3.11
 
 def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A part of a file: its bytes, the start of the file, and the positions [begin, end)."""
+
+    buffer: Buffer
+    start: int
+    begin: int
+    end: int
 
 
 class LogFiles:
@@ -218,15 +229,19 @@ class LogFiles:
 
         The rest of that file is zeros.
         """
-        kept = self._free_name(start, directory)
+        return self.keep(FilePart(self.mapped(start).buffer, start, begin, end), directory)
+
+    def keep(self, tail: "FilePart", directory: str) -> str:
+        """Copies a part of a file, as `copy_aside`. Uses no table of files: a worker may do it."""
+        kept = self._free_name(tail.start, directory)
         part = os.path.join(directory, UNFINISHED)
-        self._copy(start, begin, end, part)
+        self._copy(tail, part)
         self._disk.rename(part, kept)
         self._disk.sync_dir(directory)
         return kept
 
-    def _copy(self, start: int, begin: int, end: int, path: str) -> None:
-        buffer = self.mapped(start).buffer
+    def _copy(self, tail: "FilePart", path: str) -> None:
+        buffer, begin, end = tail.buffer, tail.begin, tail.end
         file = self._disk.open_plain(path, create=True, size=self.file_size)
         try:
             for at in range(begin, end, SLICE):

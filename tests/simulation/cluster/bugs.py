@@ -32,8 +32,8 @@ from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.replication import comparison
 from turbopump.replication.comparison import Relation
 from turbopump.replication.copies import Copies, CopyCount
-from turbopump.replication.master import SlaveConnection
 from turbopump.replication.progress import CopyState
+from turbopump.replication.slave_connection import SlaveConnection
 from turbopump.store.commit_log import ZEROS, CommitLog
 from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher

@@ -41,6 +41,7 @@ from tests.simulation.cluster.history import (
     Died,
     Ended,
     Fault,
+    Found,
     History,
     Kind,
     Loss,
@@ -342,19 +343,27 @@ class _PairCheck:
         ]
         return min(taken, default=inf)
 
-    def _unknown_below(self, queue_id: int) -> int:
+    def _unknown_below(self, queue_id: int, group: str) -> int:
         """Returns below which offset readers go on over what a broker stores that began with an empty disk.
 
-        It knows nothing of the offsets that its readers had: a documented limit.
+        It knows nothing of the offsets that its readers had; nor do its slaves know of those that they gave
+        out of the log before. Both are documented limits.
         """
         begun = [cut.at for cut in self._cuts if cut.end == 0]
         had = [
             one.queue_offset + 1
             for pulled in self._of(Pulled)
-            if pulled.queue_id == queue_id and any(pulled.at <= at for at in begun)
+            if pulled.queue_id == queue_id and pulled.group == group
+            if any(pulled.at <= at or pulled.is_of_slave for at in begun)
             for one in pulled.found
+            if not self._is_at_end(queue_id, one)
         ]
         return max(had, default=0)
+
+    def _is_at_end(self, queue_id: int, found: Found) -> bool:
+        """Whether a message is still at its offset of a queue."""
+        names = self._end.readable.get(queue_id, ())
+        return found.queue_offset < len(names) and names[found.queue_offset] == found.name
 
     def _skipped(self, group: str) -> Iterator[Anomaly]:
         seen = {
@@ -364,7 +373,7 @@ class _PairCheck:
             if pulled.group == group
         }
         for queue_id, names in self._end.readable.items():
-            known_from = self._unknown_below(queue_id)
+            known_from = self._unknown_below(queue_id, group)
             skipped = [
                 (offset, name)
                 for offset, name in enumerate(names)

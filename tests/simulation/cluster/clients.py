@@ -224,10 +224,12 @@ class Sender(PairClient):
         return sent
 
     async def _end(self, sent: Sent) -> None:
-        """Commits or rolls back, sometimes twice, sometimes not at all."""
+        """Commits or rolls back, sometimes twice, perhaps the other way the second time, or not at all."""
         chance = self.world.chance
         is_commit = chance.random() < 0.7
-        for _ in range(chance.choice([0, 1, 1, 1, 2])):
+        for number in range(chance.choice([0, 1, 1, 1, 2])):
+            if number and chance.random() < 0.5:
+                is_commit = not is_commit
             header = EndTransactionRequest(
                 "PG", sent.queue_offset, sent.offset, COMMIT if is_commit else ROLLBACK, sent.name
             )

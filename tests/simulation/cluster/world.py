@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from tests.simulation.cluster import retention
 from tests.simulation.cluster.check import SETTLED_S, Anomaly, check
 from tests.simulation.cluster.clients import Habits, PairClient, Reader, Sender, name_of
-from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made, PairEnd, SlaveEnd
+from tests.simulation.cluster.history import Broken, Fault, History, Kind, Made, Muted, PairEnd, SlaveEnd
 from tests.simulation.cluster.ledger_driver import LedgerDriver
 from tests.simulation.cluster.node import PORT, TOPIC, Node, running
 from tests.simulation.cluster.operator import PairOperator, settled
@@ -65,6 +66,7 @@ class ClusterWorld:
         self.tasks: dict[str, list[asyncio.Task[Any]]] = {}
         self.surprises: list[BaseException] = []
         self.jumps_ms: dict[str, int] = {}
+        self._client_hosts: dict[str, list[str]] = defaultdict(list)
         self.witness = DeletionWitness(self)
         self._serial = 0
 
@@ -177,9 +179,9 @@ class ClusterWorld:
         clients: list[Any] = []
         for number, operator in enumerate(self.operators):
             for queue_id in range(self.habits.queues):
-                client = Client(self.network.at(f"10.1.{number}.{queue_id + 1}"), self.clock)
+                client = self._client_of(operator, f"10.1.{number}.{queue_id + 1}")
                 clients.append(Sender(self, operator.pair, client, queue_id, self.habits))
-            client = Client(self.network.at(f"10.1.{number}.100"), self.clock)
+            client = self._client_of(operator, f"10.1.{number}.100")
             clients.append(Reader(self, operator.pair, client, self.habits.queues))
             more = (
                 (SlaveReader, self.features.slave_reads),
@@ -187,9 +189,13 @@ class ClusterWorld:
                 (LateReader, self.features.retention),
             )
             for host, kind in enumerate((kind for kind, is_wanted in more if is_wanted), 101):
-                client = Client(self.network.at(f"10.1.{number}.{host}"), self.clock)
+                client = self._client_of(operator, f"10.1.{number}.{host}")
                 clients.append(kind(self, operator.pair, client, self.habits.queues))
         return clients
+
+    def _client_of(self, operator: PairOperator, host: str) -> Client:
+        self._client_hosts[operator.pair].append(host)
+        return Client(self.network.at(host), self.clock)
 
     # what clients and operators see
 
@@ -210,6 +216,7 @@ class ClusterWorld:
             self.destroy_master: 1,
             self.restart_in_order: 1,
             self.part: 3,
+            self.part_client: 2,
             self.break_connections: 2,
             self.stall_disk: 1,
             self.set_clock: 1,
@@ -325,6 +332,19 @@ class ClusterWorld:
         self._disturb(operator, duration_s + 25)
         await asyncio.sleep(self.chance.choice([0.0, 0.0, duration_s]))
 
+    async def part_client(self, operator: PairOperator) -> None:
+        """Parts a client from a broker, one way or both, for a while: requests may stay without answer."""
+        node = self.chance.choice(operator.nodes)
+        client, one_way = self.chance.choice(self._client_hosts[operator.pair]), self.chance.random() < 0.4
+        duration_s, now = self.chance.choice([1.0, 6.0, 30.0]), self.clock.monotonic()
+        ends = (client, node.ip) if self.chance.random() < 0.5 else (node.ip, client)
+        way = f"from {ends[0]} to {ends[1]}{'' if one_way else ' or back'}"
+        self.tell(f"nothing passes {way}, for {duration_s} s")
+        self.network.cut(*ends, one_way)
+        asyncio.get_running_loop().call_later(duration_s, self.network.join, *ends)
+        self.history.add(Muted(now, now + duration_s, operator.pair))
+        await asyncio.sleep(self.chance.choice([0.0, 0.0, duration_s]))
+
     async def break_connections(self, operator: PairOperator) -> None:
         node = self.chance.choice(operator.nodes)
         self.tell(f"all connections of {node.name} break")
@@ -412,6 +432,7 @@ class ClusterWorld:
             reader.is_calm = True
         hosts = [node.ip for operator in self.operators for node in operator.nodes]
         hosts += [address.partition(":")[0] for address in self.name_servers]
+        hosts += [host for of_pair in self._client_hosts.values() for host in of_pair]
         for one in hosts:
             for other in hosts:
                 self.network.join(one, other)

@@ -14,11 +14,13 @@ from tests.simulation.dledger.world import DLedgerWorld
 
 from turbopump.broker.delay.levels import DelayedMessages
 from turbopump.broker.dledger.acknowledgement import QuorumAcknowledgement
+from turbopump.broker.dledger.follower import LeaderTables
 from turbopump.broker.dledger.member import GroupMember
 from turbopump.broker.dledger.table_copies import TableCopies
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.raft import SavedState
 from turbopump.replication.dledger.node_storage import NodeStorage
+from turbopump.store.dledger.committed import CommittedEntries
 from turbopump.store.dledger.entry_log import EntryLog
 
 
@@ -91,6 +93,12 @@ async def _forget_what_was_delivered(self: DelayedMessages) -> None:
     """Does not look which delayed messages the leader before has delivered."""
 
 
+def _has_no_tables(self: LeaderTables) -> bool:
+    """Takes every leader without tables of its term for one that never writes any."""
+    server = self._member.server
+    return server.leader is not None and self._copies.term != server.term
+
+
 BUGS = (
     Bug(
         "acknowledge before the commit",
@@ -121,6 +129,18 @@ BUGS = (
         "delayed messages delivered twice",
         _replaced(DelayedMessages, "_look_back", _forget_what_was_delivered),
         ("duplicate",),
+        60,
+    ),
+    Bug(
+        "a log that begins again and is dispatched from where it ended before",
+        _replaced(CommittedEntries, "_begin_again", _nothing),
+        ("not a copy", "lost topic"),
+        20,
+    ),
+    Bug(
+        "a leader of ours that is taken for Apache's until its tables are there",
+        _replaced(LeaderTables, "is_apache", property(_has_no_tables)),
+        ("deleted early", "lost write", "lost commit", "lost topic"),
         60,
     ),
     Bug(

@@ -40,7 +40,7 @@ class SimulatedChangeLog:
 
     def __init__(self, disk: list[bytes], book: GlobalBook, chance: random.Random, clock: Clock) -> None:
         self.disk = disk
-        self.synced = len(disk)
+        self.written = self.synced = 0  # changes of this run
         self._book = book
         self._chance = chance
         self._clock = clock
@@ -50,14 +50,15 @@ class SimulatedChangeLog:
     def write(self, *changes: GlobalChange) -> None:
         for change in changes:
             self.disk.append(msgspec.json.encode(change))
+            self.written += 1
             self._book.apply(change, self._clock.now_ms())
 
     async def safe(self, gid: str) -> None:
-        end = len(self.disk)
+        end = self.written
         while self.synced < end:
             if self._sync is None:
                 self._sync = asyncio.get_running_loop().create_future()
-                self._end = len(self.disk)
+                self._end = self.written
                 asyncio.get_running_loop().call_later(self._chance.choice(SYNCS_S), self._done)
             await asyncio.shield(self._sync)
 
@@ -70,7 +71,7 @@ class SimulatedChangeLog:
         """Writes the book again as it is, on disk at once: what retention does before it deletes files."""
         gids = list(self._book.transactions)
         self.disk[:] = [msgspec.json.encode(change) for gid in gids for change in self._book.snapshot(gid)]
-        self.synced = len(self.disk)
+        self.synced = self.written
 
 
 class SimulatedCoordinator:
@@ -106,7 +107,7 @@ class SimulatedCoordinator:
         if not self.is_up:
             return
         self.is_up = False
-        unsynced = len(self._disk) - self.changes.synced
+        unsynced = self.changes.written - self.changes.synced
         lost = self._chance.randint(0, unsynced)
         del self._disk[len(self._disk) - lost :]
         log.info("TC dies: %d of %d unsynced changes are lost", lost, unsynced)

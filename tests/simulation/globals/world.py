@@ -93,7 +93,9 @@ class GlobalsWorld:
         await asyncio.sleep(FAULTS_S)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
         await self._become_quiet()
         await self._wait_for_ends()
         self.judge()
@@ -344,7 +346,7 @@ class GlobalsWorld:
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
     async def _end_all_tasks(self) -> None:
-        """Cancels what dead processes still wait for, in some rounds: blocks that are cancelled go on."""
+        """Cancels what dead processes wait for, in some rounds: blocks that are cancelled go on."""
         for client in self.clients:
             client.process.is_over = True
             client.process.running.set()

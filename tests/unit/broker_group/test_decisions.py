@@ -7,7 +7,7 @@ from tests.kit import virtual
 from tests.unit.broker import globals_kit, writers
 from tests.unit.broker_group.failover import desk_of_leader, next_leader
 from tests.unit.broker_group.kit import Group, group, member_of
-from tests.unit.broker_group.test_partitions import cut_off, join
+from tests.unit.broker_group.partition_kit import cut_off, join
 from tests.unit.replication.kit import BrokerDesk
 
 from turbopump.protocol.codes import ResponseCode

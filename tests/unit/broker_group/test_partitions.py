@@ -5,7 +5,7 @@ import asyncio
 from tests.kit import virtual
 from tests.unit.broker_group.failover import bodies
 from tests.unit.broker_group.kit import Group, broker_of, group
-from tests.unit.broker_group.partition_kit import cut_off
+from tests.unit.broker_group.partition_kit import cut_off, join
 from tests.unit.replication.kit import NAME_SERVER, NAME_SERVER_IP, Node
 
 from turbopump.client.message import Message
@@ -16,11 +16,6 @@ from turbopump.runtime.chance import Chance
 
 OK = ResponseCode.SUCCESS
 STEPPED_DOWN_WITHIN_S = 10.0
-
-
-def join(world: Group, leader: Node, *more: str) -> None:
-    for ip in [node.ip for node in world.nodes if node is not leader] + list(more):
-        world.network.join(leader.ip, ip)
 
 
 async def other_leader(world: Group, old: Node) -> Node:

@@ -178,7 +178,7 @@ def test_a_member_that_lacks_entries_waits_for_them() -> None:
 
 
 def test_an_empty_log_of_the_leader_is_not_waited_for() -> None:
-    """An Apache leader has no first entry of its own: nothing is compared; it takes no appends meanwhile."""
+    """An Apache leader writes no first entry: nothing is compared, and it takes no appends meanwhile."""
     one = OneNode().follow("n1")
     one.receive("n1", TransferRequest(one.node.term, "n1", "n0", NO_INDEX))
     assert [request.term for _, request in sent(one.effects, VoteRequest)] == [one.node.term] * 2

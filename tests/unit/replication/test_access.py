@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.kit import virtual
@@ -27,7 +28,7 @@ from turbopump.protocol.dledger import messages as dledger
 from turbopump.protocol.dledger.codes import DLedgerRequestCode
 from turbopump.protocol.headers.replicas import ReplicaCompareRequest, ReplicaCompareResponse
 from turbopump.remoting.client import Client
-from turbopump.remoting.tls import networks_of
+from turbopump.remoting.tls import ServerNetworks, networks_of
 from turbopump.replication.master import MAX_NEWCOMERS, MAX_SLAVES, NEWCOMER_TIMEOUT_S
 
 HA_PORT = 10912
@@ -281,33 +282,71 @@ async def test_without_access_control_the_port_is_open_as_before() -> None:
         assert FIRST in stranger.data
 
 
-@pytest.mark.parametrize(("user", "is_admitted"), [("alice", False), ("inner", True), ("root", True)])
+# --- certificates ----------------------------------------------------------------------------------------
+
+
+async def with_alice(world: tls.SecureWorld, master: Node, kind: str) -> ServerNetworks:
+    """Creates alice and stores a message; returns the networks of who shows the certificate of alice."""
+    made, disk = certificates(), master.disk
+    disk.write("/pem/alice", made.client.cert)
+    disk.write("/pem/alice-key", made.client.key)
+    tool = Client(networks_of(tls.settings(), world.network.at("10.0.0.8"), disk).requests, world.clock)
+    body = json.dumps({"password": ALICE.secret_key, "userType": kind}).encode()
+    create = Command(Code.AUTH_CREATE_USER, ext=ROOT.signed({"username": "alice"}, body), body=body)
+    send = Command(int(Code.SEND_MESSAGE_V2), ext=ROOT.signed(LETTERS, FIRST), body=FIRST)
+    for request in (create, send):
+        answer = await tool.call(master.address, request, 10.0)
+        assert answer.code == 0, answer.remark
+    await tool.close()
+    shown = replace(tls.settings(), client_cert_path="/pem/alice", client_key_path="/pem/alice-key")
+    return networks_of(shown, world.network.at(STRANGER_IP), disk)
+
+
+@pytest.mark.parametrize(("kind", "is_admitted"), [("Normal", False), ("Super", True)])
 @virtual
-async def test_a_certificate_is_enough_only_for_who_may_change_the_cluster(
-    user: str, is_admitted: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_certificate_copies_the_log_only_if_its_user_may_change_the_cluster(
+    kind: str, is_admitted: bool
 ) -> None:
     """`turbopump tls init --client alice` signs alice by the authority of the servers: she is no slave."""
-    monkeypatch.setattr("turbopump.remoting.tls.user_of", lambda certificate, rule: user)
     async with tls.SecureWorld() as world:
         master = world.node(CONF + tls.conf())
         await master.start()
-        made = certificates()
-        ask = Client(
-            networks_of(tls.settings(), world.network.at("10.0.0.8"), master.disk).requests, world.clock
-        )
-        body = json.dumps({"password": ALICE.secret_key}).encode()
-        create = Command(Code.AUTH_CREATE_USER, ext=ROOT.signed({"username": "alice"}, body), body=body)
-        assert (await ask.call(master.address, create, 10.0)).code == 0
-        send = Command(int(Code.SEND_MESSAGE_V2), ext=ROOT.signed(LETTERS, FIRST), body=FIRST)
-        assert (await ask.call(master.address, send, 10.0)).code == 0
-        await ask.close()
-        copies = networks_of(tls.settings(), world.network.at(STRANGER_IP), master.disk).copies
+        networks = await with_alice(world, master, kind)
         found = Peer()
-        await copies.connect(lambda: found, master.ip, HA_PORT)
+        await networks.copies.connect(lambda: found, master.ip, HA_PORT)
         found.report(0)
         await asyncio.sleep(1)
         assert (FIRST in found.data, found.is_lost) == (is_admitted, not is_admitted)
-        assert made is certificates()
+
+
+@pytest.mark.parametrize(("kind", "code"), [("Normal", ResponseCode.NO_PERMISSION), ("Super", 200)])
+@virtual
+async def test_a_certificate_speaks_in_a_group_only_if_its_user_may_change_the_cluster(
+    kind: str, code: int
+) -> None:
+    async with tls.SecureWorld() as world:
+        await world.start(CONF + tls.conf())
+        leader = await world.leader()
+        networks = await with_alice(world, leader, kind)
+        client = Client(networks.copies, world.clock)
+        ask = Command(DLedgerRequestCode.GET, body=b'{"group":"broker-a","beginIndex":0,"remoteId":"n0"}')
+        answer = await client.call(f"{leader.ip}:{RAFT_PORT}", ask, 5.0)
+        assert answer.code == code, answer.remark
+        await client.close()
+
+
+@virtual
+async def test_brokers_whose_certificate_is_that_of_the_servers_need_no_signature() -> None:
+    """The user of the certificate is that of the servers by its name alone; no member signs anything."""
+    async with tls.SecureWorld() as world:
+        inner = json.dumps({"accessKey": "broker", "secretKey": INNER.secret_key})
+        lines = [line for line in CONF.splitlines() if not line.startswith("innerClient")]
+        unsigned = "".join(f"{line}\n" for line in lines)
+        master = world.node(f"{unsigned}innerClientAuthenticationCredentials={inner}\n{tls.conf()}")
+        slave = world.node(f"{unsigned}initAuthenticationUser=\n{SLAVE}{tls.conf()}")
+        await master.start()
+        await slave.start()
+        await world.until(lambda: places(master) == 1)
 
 
 # --- the DLedger port ------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.kit import virtual
 from tests.unit.replication.ha_peers import MasterBench, PlayedLog
 
-from turbopump.replication.master import BUFFER_BYTES, MAX_SLAVES, OWN_PART, MasterRules, SlaveConnection
+from turbopump.replication.master import MAX_SLAVES, MasterRules
+from turbopump.replication.slave_connection import BUFFER_BYTES, OWN_PART, SlaveConnection
 from turbopump.testing.loop import run_virtual
 
 FILE = 1000

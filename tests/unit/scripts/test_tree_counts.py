@@ -110,9 +110,17 @@ LONG_FILES = {
     "namesrv/routes.py": "the route table and its rules",
     "pipelines/source/plan.py": "what a batch of a stream reads",
     "remoting/connection.py": "the shared core of connections",
-    "transactions/idempotent.py": "effects once, in each kind of database",
 }
 """Files with more than 500 lines, and what is in them. A new one is a question: what in it wants a name?"""
+
+TASK_STARTS = {
+    "client/background.py": "the thread of blocking clients runs that loop",
+    "transactions/distributed/driven.py": "two waits, of which one is enough; the call ends both",
+    "transactions/distributed/recovery.py": "a TaskGroup owns them",
+    "transactions/distributed/tcc_block.py": "a wait that the call ends",
+    "transactions/distributed/xa_block.py": "branches that begin at once; the call waits for all",
+}
+"""Modules that start tasks themselves, and who ends them; elsewhere `runtime/tasks.py` owns tasks."""
 
 
 def test_our_tree_stays_readable() -> None:
@@ -121,9 +129,7 @@ def test_our_tree_stays_readable() -> None:
     assert found["wide_classes"] == {}
     assert set(found["wide_constructors"]) == set(WIDE_CONSTRUCTORS)
     assert set(found["long_files"]) == set(LONG_FILES)
-    assert found["task_starts"] == {
-        "client/background.py": 1
-    }  # the thread of blocking clients runs that loop
+    assert set(found["task_starts"]) == set(TASK_STARTS)
     assert found["function_lines"]["median"] <= 7
     assert found["function_lines"]["p90"] <= 18
     assert found["start_lines"] <= 50

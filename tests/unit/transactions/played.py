@@ -35,7 +35,8 @@ class Played:
         self.machine = machine
         self.data = data
         self.lines: list[str] = []
-        self.notes: set[str] = set()
+        self.read_only: set[str] = set()
+        """Branches that have voted so: what becomes of them does not matter."""
         self.finish: Finish | None = None
         self.ends: dict[str, BranchVerdict] = {}
         """By branch, the last answer."""
@@ -95,7 +96,7 @@ class Played:
             verdict = self.data.draw(st.sampled_from(kinds))
         self._bad += verdict is not BranchVerdict.DONE
         if verdict is BranchVerdict.READ_ONLY:
-            self.notes.add("read")
+            self.read_only.add(call.branch)
         self.ends[call.branch] = verdict
         self.lines.append(f"{verdict.value} {call.phase} {call.branch}")
         return BranchAnswered(call.branch, call.phase, verdict, f"result of {call.branch}", "why", 0.5)

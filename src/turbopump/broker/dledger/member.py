@@ -284,7 +284,6 @@ def timings_of(rules: DLedgerRules) -> DLedgerTimings:
         shorter_log_wait_ms=max(beat // 2, 1),
         not_follower_wait_ms=max(beat // 4, 1),
         commit_push_ms=max(beat // 2, 1),
-        quorum_ack_wait_ms=rules.quorum_timeout_ms,
     )
 
 

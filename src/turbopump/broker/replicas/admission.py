@@ -19,7 +19,8 @@ from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody
 from turbopump.remoting.client import Client
 from turbopump.replication.comparison import CALL_TIMEOUT_S, LogComparison
-from turbopump.replication.master import NotCompared, SlaveConnection
+from turbopump.replication.master import NotCompared
+from turbopump.replication.slave_connection import SlaveConnection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
 from turbopump.store.reading import QueueReader

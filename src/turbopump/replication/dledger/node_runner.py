@@ -27,7 +27,7 @@ EXPECTED_FAILURES = (OSError, MisplacedEntry, UnusableStore, BrokenRecord)
 
 
 class NodeRunner:
-    """The present node of a member; None while there is none."""
+    """Gives the node of a member its events, and starts it again from disk when a step fails."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class NodeRunner:
     ) -> None:
         """`load` reads from disk what `make` starts a node with."""
         self.node: Node | None = None
+        """None before the start, and while a node that failed is started again."""
         self._member = member
         self._load = load
         self._make = make
@@ -57,7 +58,7 @@ class NodeRunner:
         self._effects.known = RoleChanged(node.role, node.term, None)
 
     async def run(self) -> None:
-        """Takes events until it is cancelled."""
+        """Has the node take events until cancelled; a node that fails is started again after a second."""
         try:
             while True:
                 await self._run_once()

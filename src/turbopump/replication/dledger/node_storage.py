@@ -1,8 +1,8 @@
 """What a node wants done on disk: its vote, its entries, cuts of its log; and the report that they are safe.
 
 A vote is saved by a worker, and the caller waits. Entries are written at once. With SYNC_FLUSH they are
-reported when the flusher has them on the medium, otherwise right away. A cut blocks the loop, because readers
-must not see half of it; it is rare, and waits for a sync under way.
+reported when the flusher has them on the medium, otherwise right away. A cut waits for a sync under way; what
+it copies and syncs is left to a worker, and the loop only changes the log in memory, as a whole.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from turbopump.protocol.dledger.entry import DLedgerEntry
 from turbopump.raft import Save, SavedState, Truncate
 from turbopump.raft.messages import PushedEntry
 from turbopump.runtime.disk import Workers
+from turbopump.store.commit_log import Syncable
 from turbopump.store.dledger.entry_log import EntryLog
 from turbopump.store.dledger.state_files import EntryCheckpoint, Vote
 from turbopump.store.flush import Durability, Flusher
@@ -35,6 +36,8 @@ class NodeStorage:
         self._is_waiting = False  # for a sync; one wait at a time covers all entries
         self._is_stopped = False
         self._noted: EntryCheckpoint | None = None
+        self._cut_to_sync: list[Syncable] = []
+        """What a cut has changed: nothing is appended before it is on the medium."""
         # A checkpoint that is being written must not replace the lower one of a cut.
         self._checkpoint_lock = asyncio.Lock()
 
@@ -42,6 +45,7 @@ class NodeStorage:
 
     def saved_state(self) -> SavedState:
         """Returns what a node is started with. Blocks. Raises UnusableStore, or OSError."""
+        self._sync_cut()  # that of a node before may have failed on the way
         vote = self._log.state_files.load_vote()
         if vote is None:
             return SavedState(joined=False, committed_index=self._log.committed_index)
@@ -61,6 +65,7 @@ class NodeStorage:
 
     def append(self, entries: tuple[PushedEntry, ...]) -> None:
         """Appends entries of the leader. Raises MisplacedEntry, or OSError."""
+        assert not self._cut_to_sync, "what was cut is not on the medium"
         self._log.append_entries([_entry(pushed) for pushed in entries])
         self.report_when_safe()
 
@@ -71,11 +76,11 @@ class NodeStorage:
             await self._flusher.wait_idle()
             first, last = max(cut.after_index + 1, log.begin_index), log.end_index
             if cut.replacement is None:
-                kept = log.truncate_after(cut.after_index)
+                kept = await self._cut_after(cut.after_index)
             else:
                 first = log.begin_index
                 kept = log.reset(cut.replacement.index, cut.replacement.pos)
-            self._flusher.log_was_cut(log.end)
+                self._flusher.log_was_cut(log.end)
             self._noted = None
         if 0 <= first <= last:
             log_line.warning(
@@ -84,6 +89,25 @@ class NodeStorage:
             )
         if cut.replacement is not None:
             self.append((cut.replacement,))
+
+    async def _cut_after(self, index: int) -> list[str]:
+        """Removes the entries behind an index; returns the files that keep them."""
+        log, workers = self._log, self._workers
+        await workers.run(log.state_files.save_checkpoint, log.checkpoint_of_cut(index))
+        copied = []
+        if (tail := log.tail_after(index)) is not None:
+            copied.append(await workers.run(log.files.keep, tail, log.set_aside_dir))
+        await self._flusher.wait_idle()  # one may have begun meanwhile
+        kept, self._cut_to_sync = log.cut_after(index, is_kept=True)
+        self._flusher.log_was_cut(log.end)
+        await workers.run(self._sync_cut)
+        return [*kept, *copied]
+
+    def _sync_cut(self) -> None:
+        """Makes a cut durable. Blocks; raises OSError, and the next call tries again."""
+        for part in self._cut_to_sync:
+            part.sync()
+        self._cut_to_sync = []
 
     def report_when_safe(self) -> None:
         """Calls `on_synced` when all entries that are in the log now are safe."""

@@ -23,8 +23,6 @@ class DLedgerTimings:
     """How long a leader waits for a member that does not follow yet, or cannot be reached."""
     commit_push_ms: int = 1000
     """How long a follower hears nothing before it is told the commit index alone."""
-    quorum_ack_wait_ms: int = 2500
-    """How long an append of the owner waits for a majority: for `DLedgerServer.when_committed`."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -37,13 +35,3 @@ class DLedgerTimings:
 
 
 APACHE_TIMINGS = DLedgerTimings()
-FAST_TIMINGS = DLedgerTimings(
-    heartbeat_interval_ms=200,
-    min_vote_wait_ms=50,
-    max_vote_wait_ms=150,
-    vote_round_ms=300,
-    shorter_log_wait_ms=100,
-    not_follower_wait_ms=50,
-    commit_push_ms=100,
-)
-"""For groups of our own members in one place: a dead leader is replaced within about a second."""

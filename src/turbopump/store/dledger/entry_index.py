@@ -9,7 +9,7 @@ import os
 
 from turbopump.protocol.dledger.entry import UNIT, UNIT_SIZE, EntryUnit, read_unit
 from turbopump.runtime.disk import Disk, MappedFile
-from turbopump.store.commit_log import COPY_SLICE, ZEROS, Directory, Syncable
+from turbopump.store.commit_log import COPY_SLICE, ZEROS, ClearedBytes, Directory, Syncable
 from turbopump.store.errors import UnusableStore
 from turbopump.store.segment import LogFiles
 
@@ -97,20 +97,24 @@ class EntryIndex:
 
     # shortening
 
-    def cut(self, index: int) -> None:
-        """Removes the units from `index` on, durably."""
+    def cut(self, index: int, end: int | None = None) -> list[Syncable]:
+        """Removes the units from `index` on; returns what to sync before that is durable.
+
+        `end`: index behind the last unit that there can be; without it all files are looked at.
+        """
         at = index * UNIT_SIZE
         while self._files.starts and self._files.starts[-1] >= at:
             self._files.remove(self._files.starts[-1])
         start = at - at % self._file_size
         if not self._files.has(start):
-            return
+            return []
         mapped = self._files.mapped(start)
-        for begin in range(at - start, self._file_size, COPY_SLICE):
-            end = min(begin + COPY_SLICE, self._file_size)
-            if mapped.buffer[begin:end] != ZEROS[: end - begin]:
-                mapped.buffer[begin:end] = ZEROS[: end - begin]
-        mapped.sync()
+        stop = self._file_size if end is None else min(self._file_size, end * UNIT_SIZE - start)
+        for low in range(at - start, stop, COPY_SLICE):
+            high = min(low + COPY_SLICE, stop)
+            if mapped.buffer[low:high] != ZEROS[: high - low]:
+                mapped.buffer[low:high] = ZEROS[: high - low]
+        return [ClearedBytes(mapped, at - start, stop)]
 
     def remove_before(self, index: int) -> None:
         """Removes the files that hold only units of entries before `index`, durably."""

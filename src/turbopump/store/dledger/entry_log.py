@@ -37,7 +37,7 @@ from turbopump.store.dledger.state_files import EntryCheckpoint, StateFiles
 from turbopump.store.dledger.switch_over import end_older_files
 from turbopump.store.errors import UnusableStore
 from turbopump.store.scan import BLANK, scan
-from turbopump.store.segment import LogFiles
+from turbopump.store.segment import FilePart, LogFiles
 
 
 class EntryLog(IndexedLog):
@@ -255,32 +255,48 @@ class EntryLog(IndexedLog):
     # shortening
 
     def truncate_after(self, index: int) -> list[str]:
-        """Removes the entries behind `index`, durably; returns the files that keep what was cut.
+        """Removes the entries behind `index`, durably; returns the files that keep what was cut. Blocks.
 
-        A committed entry is never removed. Blocks; no sync is under way. After a crash on the way the log
-        ends somewhere between.
+        A committed entry is never removed. No sync is under way. After a crash on the way the log ends
+        somewhere between.
+        """
+        if index == self._next - 1:
+            return []
+        self.state_files.save_checkpoint(self.checkpoint_of_cut(index))
+        kept, to_sync = self.cut_after(index, is_kept=False)
+        for part in to_sync:
+            part.sync()
+        return kept
+
+    def checkpoint_of_cut(self, index: int) -> EntryCheckpoint:
+        """Returns what must be noted first: after a crash on the way, what is left is no damage."""
+        return EntryCheckpoint(min(self.committed_index, index), min(self.synced_index, index))
+
+    def tail_after(self, index: int) -> FilePart | None:
+        """Returns what a cut behind `index` keeps of the file there: to be copied before, by a worker."""
+        return self.tail_behind(self.end_of(index) if index >= self._first else self._begin_offset())
+
+    def cut_after(self, index: int, is_kept: bool) -> tuple[list[str], list[Syncable]]:
+        """Removes the entries behind `index` in memory; returns the files that keep some, and what to sync.
+
+        Nothing may be written behind `index` before that is synced. `is_kept`: `tail_after` was copied.
         """
         assert self.committed_index <= index < self._next, f"entry {index} is not the last to be kept"
         assert index >= self._first - 1, "the log begins later"
-        if index == self._next - 1:
-            return []
         synced, synced_next = self.synced, self._synced_next
-        # First: after a crash on the way, what is left behind `index` is no damage.
-        self.state_files.save_checkpoint(
-            EntryCheckpoint(min(self.committed_index, index), min(self.synced_index, index))
-        )
         end = self.end_of(index) if index >= self._first else self._begin_offset()
         term = self.term_of(index)
         self.files.drop_ahead()  # a file behind the new end would be one behind a gap
-        kept = self.cut(end, self.set_aside_dir)
-        self.index.cut(index + 1)
+        to_sync: list[Syncable] = []
+        kept = self.cut(end, self.set_aside_dir, to_sync, is_kept)
+        to_sync += self.index.cut(index + 1, self._next)
         self._next, self._term = index + 1, term
         self.start_at(end)
         # Files before that of `end` may hold bytes that were never synced.
         self.synced, self._synced_next = min(synced, end), min(synced_next, index + 1)
         self._sync_asked = self._synced_next
         self.files.pinned_from = self.synced - self.synced % self.file_size
-        return kept
+        return kept, to_sync
 
     def reset(self, index: int, pos: int) -> list[str]:
         """Sets the whole log aside and lets it begin with entry `index` at offset `pos`. Blocks.

@@ -163,7 +163,8 @@ class EntryRecovery:
     def _cut(self, end: int, next_index: int) -> None:
         for path in self._log.cut(end, self._set_aside_dir):
             log_line.error("DLedger's log was cut at %d; the rest is kept as %s", end, path)
-        self._index.cut(next_index)
+        for part in self._index.cut(next_index):
+            part.sync()
 
     def _settle(self, start: int, end: int, first_index: int, next_index: int) -> None:
         """Syncs what was read. What the checkpoint does not have on the medium is written again before."""

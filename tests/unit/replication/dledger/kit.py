@@ -11,6 +11,8 @@ from typing import Any
 
 from tests.unit.store.dledger.kit import all_entries, body, check, marked
 
+from turbopump.broker.config import DLedgerRules
+from turbopump.broker.dledger.member import timings_of
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.dledger.messages import DLedgerAnswer, decode_answer
@@ -33,6 +35,8 @@ GROUP = "broker-a"
 PORT = 40911
 NO_OP = 1_000_000  # plus the term: the number of a leader's first record in a term
 MAX_WAIT_S = 120
+FAST = timings_of(DLedgerRules(heartbeat_ms=200, min_vote_wait_ms=50, max_vote_wait_ms=200))
+"""What docs/cluster.md names for groups of our own members."""
 
 
 @dataclass

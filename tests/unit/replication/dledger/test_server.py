@@ -7,14 +7,13 @@ import logging
 
 import pytest
 from tests.kit import virtual
-from tests.unit.replication.dledger.kit import GroupBench, MemberBench
+from tests.unit.replication.dledger.kit import FAST, GroupBench, MemberBench
 from tests.unit.store.dledger.kit import all_entries, body
 
 from turbopump.protocol.dledger.codes import DLedgerRequestCode
 from turbopump.raft import AppendOutcome, AppendResult, Role
 from turbopump.raft.messages import RaftCode
 from turbopump.replication.dledger.errors import NotLeading
-from turbopump.replication.dledger.timings import FAST_TIMINGS
 from turbopump.testing.simulated_files import Survival
 
 
@@ -101,7 +100,7 @@ async def test_a_killed_leader_is_replaced_and_follows_when_it_is_back():
 @virtual
 async def test_with_fast_timings_a_dead_leader_is_replaced_within_a_second():
     for seed in range(10):
-        group = GroupBench(seed=seed, timings=FAST_TIMINGS)
+        group = GroupBench(seed=seed, timings=FAST)
         await group.start()
         first = await group.leader()
         await group.committed(first, 1)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
 from typing import Any, NoReturn, TypeVar
 
@@ -61,7 +62,11 @@ class ConnectionOpener:
         driver = await self._in_thread(driver_of, connection)
         self._is_async = driver.is_async
         session = Session(connection, context, driver, self._threads)
-        await session.find_raw()
+        try:
+            await session.find_raw()
+        except BaseException:
+            await session.give_back()
+            raise
         return session
 
     async def _in_thread(self, function: Callable[..., T], *given: Any) -> T:
@@ -84,7 +89,9 @@ class Session:
         self._package = ""
         self._at_work: asyncio.Future[Any] | None = None
         self._is_ended = False
-        self._is_guarded = False
+        self._alchemy: Any = None
+        """SQLAlchemy's Connection, also below a Session or an async one."""
+        self._unguards: list[Callable[[], None]] = []
         self._autocommit_before: bool | None = None
         self._lock_timeout_before: int | None = None
 
@@ -107,12 +114,14 @@ class Session:
         inner = self.connection
         if not hasattr(inner, "exec_driver_sql"):
             inner = inner.connection()
+        self._alchemy = inner
         return inner.connection.driver_connection
 
     async def _raw_async(self) -> Any:
         inner = self.connection
         if not hasattr(inner, "exec_driver_sql"):
             inner = await inner.connection()
+        self._alchemy = inner.sync_connection
         return (await inner.get_raw_connection()).driver_connection
 
     # SQL
@@ -204,15 +213,21 @@ class Session:
                 "exception to roll back"
             )
 
+        guarded = self._guardable
         for name in ("commit", "rollback"):
-            if hasattr(self._guardable, name):
-                setattr(self._guardable, name, refuse)
-                self._is_guarded = True
+            if hasattr(guarded, name):
+                setattr(guarded, name, refuse)
+                self._unguards.append(partial(delattr, guarded, name))
+        if self._alchemy is not None:  # its blocks of `begin()` commit in another way
+            from sqlalchemy import event
+
+            event.listen(self._alchemy, "commit", refuse)
+            self._unguards.append(partial(event.remove, self._alchemy, "commit", refuse))
 
     def unguard(self) -> None:
-        if self._is_guarded:
-            self._is_guarded = False
-            del self._guardable.commit, self._guardable.rollback
+        unguards, self._unguards = self._unguards, []
+        for undo in unguards:
+            undo()
 
     @property
     def _guardable(self) -> Any:
@@ -255,6 +270,7 @@ class Session:
             if self._at_work is not None and not self._at_work.done():
                 _hang_up(_SOCKET[self._package](self._raw))  # the thread that waits for the server then ends
                 await asyncio.wait([self._at_work])
+                self._at_work.exception()  # it is no news that its connection was closed
             if self._is_alchemy:
                 await self._invalidate()
             elif self._package == "asyncpg":
