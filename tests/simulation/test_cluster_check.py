@@ -21,6 +21,7 @@ from tests.simulation.cluster.history import (
     Loss,
     Lost,
     Moved,
+    Muted,
     Opened,
     PairEnd,
     Pulled,
@@ -29,6 +30,7 @@ from tests.simulation.cluster.history import (
     SlaveEnd,
     Stored,
     Strayed,
+    Unanswered,
     Wrote,
 )
 
@@ -286,6 +288,14 @@ def test_a_slave_that_lacks_the_beginning_and_calls_itself_complete_is_found() -
     assert _names([ONE, TWO, READ, OLD, early, Fault(3.0, 4.0, "a")], REST) == set()
     slave = SlaveEnd("a2", "following", 200, 200, begin=150)
     assert _names([ONE, TWO, READ, OLD], replace(REST, slaves=(slave,))) == {"not a copy"}
+
+
+def test_a_request_without_an_answer_is_excused_only_at_a_broker_that_could_not_be_heard() -> None:
+    silent = Unanswered(5.0, 20.0, "a", "send of m9 to a1")
+    assert _names([ONE, TWO, READ, silent]) == {"no answer"}
+    assert _names([ONE, TWO, READ, silent, Muted(6.0, 7.0, "a")]) == set()
+    assert _names([ONE, TWO, READ, silent, Muted(6.0, 7.0, "a", "a1")]) == set()
+    assert _names([ONE, TWO, READ, silent, Muted(6.0, 7.0, "a", "a2")]) == {"no answer"}
 
 
 HALF = replace(ONE, kind=Kind.HALF)

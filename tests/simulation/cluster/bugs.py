@@ -308,7 +308,7 @@ BUGS = (
         "a wait without a deadline",
         _replaced(ReplicaAcknowledgement, "_expire", _nothing),
         ("no answer",),
-        100,
+        200,
     ),
     Bug(
         "offsets given a second time",

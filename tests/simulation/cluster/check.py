@@ -616,6 +616,9 @@ class _PairCheck:
 
     def _answers(self) -> Iterator[Anomaly]:
         for one in self._of(Unanswered):
-            if any(muted.begin <= one.at and one.begin <= muted.until for muted in self._of(Muted)):
+            if any(
+                muted.begin <= one.at and one.begin <= muted.until and one.what.endswith(muted.node)
+                for muted in self._of(Muted)
+            ):
                 continue
             yield Anomaly("no answer", f"{one.what} of {one.begin:.3f} had no answer at {one.at:.3f}")

@@ -276,6 +276,8 @@ class Muted:
     begin: float
     until: float
     pair: str
+    node: str = ""
+    """The broker that is concerned; empty: all of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -342,7 +342,7 @@ class ClusterWorld:
         self.tell(f"nothing passes {way}, for {duration_s} s")
         self.network.cut(*ends, one_way)
         asyncio.get_running_loop().call_later(duration_s, self.network.join, *ends)
-        self.history.add(Muted(now, now + duration_s, operator.pair))
+        self.history.add(Muted(now, now + duration_s, operator.pair, node.name))
         await asyncio.sleep(self.chance.choice([0.0, 0.0, duration_s]))
 
     async def break_connections(self, operator: PairOperator) -> None:
