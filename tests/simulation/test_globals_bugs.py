@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.globals.bugs import BUGS, PlantedBug
 
 ROOT = Path(__file__).parents[2]
-SOON = 100  # seeds: the bound of those that are found within a few seconds
+SOON = 50  # seeds: the bound of those that are found within a few seconds
 
 
 def _cases() -> list[object]:
