@@ -71,6 +71,10 @@ class Calls:
                 return True
         return False
 
+    def is_waiting(self, codes: Collection[int]) -> bool:
+        """Whether a call of these codes waits for its answer."""
+        return any(code in codes and not answer.done() for answer, _, _, code, _ in self._waiting.values())
+
     def fail(self, why: Callable[[], BaseException]) -> None:
         """Fails all waiting calls with errors that `why` makes: no answer will come any more."""
         for answer, *_ in self._waiting.values():

@@ -110,6 +110,10 @@ class Client:
             address for address, connection in self._connections.items() if connection.is_silent(codes, for_s)
         ]
 
+    def is_waiting(self, codes: Collection[int]) -> bool:
+        """Whether a request of these codes waits for its answer at any address."""
+        return any(connection.is_waiting(codes) for connection in self._connections.values())
+
     def abandon(self, address: str) -> None:
         """Ends the connection to an address at once: its calls fail, and the next one dials again."""
         if (connection := self._connections.get(address)) is not None:

@@ -84,6 +84,10 @@ class DialledConnection(Connection):
         """Whether a call of these codes waits for so many seconds, and nothing was read since it began."""
         return self._calls.is_unanswered(codes, self._loop.time() - for_s, self.reads)
 
+    def is_waiting(self, codes: Collection[int]) -> bool:
+        """Whether a call of these codes waits for its answer."""
+        return self._calls.is_waiting(codes)
+
     # Writing
 
     @property

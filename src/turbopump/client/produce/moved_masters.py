@@ -30,32 +30,44 @@ class WaitingCalls(Protocol):
     def silent(self, codes: Collection[int], for_s: float) -> list[str]:
         """Returns the addresses where a request of these codes waits so long, and nothing came since."""
 
+    def is_waiting(self, codes: Collection[int]) -> bool:
+        """Whether a request of these codes waits for its answer."""
+
     def abandon(self, address: str) -> None:
         """Ends the connection; its calls fail."""
 
 
 @dataclass
 class MovedMasters:
-    """Looks every second for sends that wait at a broker that is no master any longer."""
+    """Looks for sends that wait at a broker that is no master any longer, every second while sends wait."""
 
     calls: WaitingCalls
     routes: RouteCache
     clock: Clock
     is_vip: bool = False
     """Whether sends go to the fast ports of brokers."""
+    is_idle: bool = True
+    """Whether no send waited at the last look, so that the next one has to say `sending`."""
     _tasks: Tasks = field(default_factory=lambda: Tasks(log))
 
-    def start(self) -> None:
+    def sending(self) -> None:
+        """Begins to look, until no send waits any more: an idle producer never wakes up."""
+        self.is_idle = False
         self._tasks.start(self._run(), name="look for masters that have moved")
 
     async def close(self) -> None:
         await self._tasks.close()
+        self.is_idle = False  # nothing is begun any more
 
     async def _run(self) -> None:
-        while True:
+        try:
             await self.clock.sleep(LOOK_S)
-            for address in self.calls.silent(SENDS, SILENT_S):
-                await self._look(address)
+            while self.calls.is_waiting(SENDS):
+                for address in self.calls.silent(SENDS, SILENT_S):
+                    await self._look(address)
+                await self.clock.sleep(LOOK_S)
+        finally:
+            self.is_idle = True
 
     async def _look(self, address: str) -> None:
         """Ends the connection to an address when its brokers have other masters by now."""

@@ -82,5 +82,5 @@ async def start_parts(
         )
         probe.start()
     moved = MovedMasters(instance.client, instance.routes, world.clock, settings.vip_channel_enabled)
-    moved.start()
+    sender.watch = moved
     return ProducerParts(sender, trace_sender, probe, moved)

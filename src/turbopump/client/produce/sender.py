@@ -78,6 +78,14 @@ class SendCaller(Caller, Protocol):
     async def send_oneway(self, address: str, request: Command | PackedSend, timeout_s: float) -> None: ...
 
 
+class SendWatch(Protocol):
+    """Protocol of what watches sends that wait; it is told of a send only while it is idle."""
+
+    is_idle: bool
+
+    def sending(self) -> None: ...
+
+
 @dataclass
 class Sender:
     """Sends messages for one producer group, with retries at other brokers.
@@ -100,6 +108,7 @@ class Sender:
     health: BrokerHealth | None = None
     chance: Chance = field(default_factory=Chance)
     """For the pauses between tries."""
+    watch: SendWatch | None = None
     packer: MessagePacker = field(init=False)
     prepare: Callable[..., PreparedSend] = field(init=False)
     """`packer.prepare`, without a call in between: it runs for every message."""
@@ -167,7 +176,11 @@ class Sender:
             answer = self.calls.ask(address, self._request(prepared, queue), timeout_s)
         except OSError:
             return None
-        return None if answer is None else (queue, answer, began)
+        if answer is None:
+            return None
+        if self.watch is not None and self.watch.is_idle:
+            self.watch.sending()
+        return queue, answer, began
 
     async def deliver(
         self,
@@ -291,6 +304,8 @@ class Sender:
         self, prepared: PreparedSend, route: TopicRoute, queue: MessageQueue, timeout_s: float, attempt: int
     ) -> SendResult:
         address = self._address(route, queue.broker)
+        if self.watch is not None and self.watch.is_idle:
+            self.watch.sending()
         if self.hooks:
             return await self._once_with_hooks(prepared, queue, address, timeout_s, attempt)
         answer = await self.calls.call(address, self._request(prepared, queue), timeout_s)
