@@ -108,7 +108,7 @@ class Sender:
     health: BrokerHealth | None = None
     chance: Chance = field(default_factory=Chance)
     """For the pauses between tries."""
-    watch: SendWatch | None = None
+    watch: SendWatch | None = field(default=None, init=False)
     packer: MessagePacker = field(init=False)
     prepare: Callable[..., PreparedSend] = field(init=False)
     """`packer.prepare`, without a call in between: it runs for every message."""
