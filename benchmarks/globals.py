@@ -35,6 +35,7 @@ from . import report
 from .__main__ import write_results
 
 ROWS = 64
+MAX_RECOVERY_ROUNDS = 50
 IN_FLIGHT = (1, 8, 32)
 PATTERNS = ("one local commit", "two local commits", "xa", "tcc", "saga")
 TARGETS = {
@@ -285,11 +286,16 @@ async def recovered(banks: Banks, count: int) -> dict[str, float]:
     await other.ready()
     journal._LEASE_MS = 30_000
     begun = time.perf_counter()
-    ended = await other.recover_once(older_than=0)
+    rounds = 0
+    while rounds < MAX_RECOVERY_ROUNDS:  # MariaDB holds a branch for a moment after its connection has gone
+        rounds += 1
+        await other.recover_once(older_than=0)
+        left = sum([len(await resource.prepared()) for resource in other.resources.values()])
+        if not left:
+            break
     seconds = time.perf_counter() - begun
-    left = sum([len(await resource.prepared()) for resource in other.resources.values()])
     await other.close()
-    return {"transactions": count, "ended": ended, "left": left, "seconds": seconds}
+    return {"transactions": count, "rounds": rounds, "left": left, "seconds": seconds}
 
 
 async def insert(connection: Any, key: str) -> None:
@@ -323,7 +329,7 @@ def markdown(result: dict[str, Any], options: argparse.Namespace) -> str:
     found = {
         "xa at 1": first["xa"]["p50_ms"] / first["two local commits"]["p50_ms"],
         "xa at 32": last["xa"]["p50_ms"] / last["two local commits"]["p50_ms"],
-        "recovery_s": recovery["seconds"],
+        "recovery_s": recovery["seconds"] if not recovery["left"] else float("inf"),
         "fence_percent": fence["percent"],
     }
     targets = [
@@ -337,8 +343,8 @@ def markdown(result: dict[str, Any], options: argparse.Namespace) -> str:
         + report.table(head, lines)
         + f"\nA local transaction takes {fence['plain_ms']:.2f} ms, "
         f"with a fence {fence['fenced_ms']:.2f} ms. "
-        f"{recovery['ended']} of {recovery['transactions']} transactions in doubt were ended in "
-        f"{recovery['seconds']:.1f} s, {recovery['left']} branches are left.\n\n"
+        f"{recovery['transactions']} transactions in doubt were ended in {recovery['seconds']:.1f} s and "
+        f"{recovery['rounds']} rounds, {recovery['left']} branches are left.\n\n"
         + report.table(["target", "found", "at most", "kept"], targets)
         + "\n"
     )
