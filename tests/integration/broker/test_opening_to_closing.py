@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.integration.broker.test_tls import Files
+from tests.integration.broker.tls_files import Files
 from tests.unit.guard.kit import ALICE, INNER, KEY, ROOT
 
 from turbopump.aio import Admin, Consumer, Message, MessageExt, Producer

@@ -5,6 +5,7 @@ The user may do everything with every other topic and group, but nothing with th
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from tests.kit import virtual
 from tests.properties import examples
 from tests.unit.broker.desk import letters
+from tests.unit.guard.accounts_kit import a_disk, accounts_broker
+from tests.unit.guard.foreign_requests import FOREIGN, QUEUE, SUBSCRIPTION
 from tests.unit.guard.kit import ALICE, NOBODY, ROOT, GuardedDesk, guarded_broker
-from tests.unit.guard.test_holes import FOREIGN, QUEUE, SUBSCRIPTION
 
 from turbopump.auth.signature import Credentials
 from turbopump.protocol import batch, properties
@@ -29,6 +31,7 @@ from turbopump.remoting.router import Route
 from turbopump.testing.loop import run_virtual
 
 NO_PERMISSION = 16
+REFUSAL = re.compile("has no permission to access|No default permission for|Need admin permission")
 BODY = b"of the denied name"
 KEY = "order-17"
 OPEN, OPEN_GROUP = "open", "open-group"
@@ -213,12 +216,36 @@ async def denied(resource: str) -> AsyncIterator[GuardedDesk]:
         yield desk
 
 
+@asynccontextmanager
+async def denied_to_account(**lists: list[str]) -> AsyncIterator[GuardedDesk]:
+    """A broker at which the account `alice-account` may use all topics and groups but those of its lists."""
+    rows = [
+        {"accessKey": ROOT.access_key + "-account", "secretKey": ROOT.secret_key, "admin": True},
+        {
+            **{"accessKey": ALICE.access_key + "-account", "secretKey": ALICE.secret_key},
+            **{"defaultTopicPerm": "PUB|SUB", "defaultGroupPerm": "PUB|SUB"},
+            **lists,
+        },
+    ]
+    async with accounts_broker(a_disk(json.dumps({"accounts": rows}), "accounts: []")) as desk:
+        yield AsAccounts(desk.desk)
+
+
+class AsAccounts(GuardedDesk):
+    """Asks as the accounts of 4.x that have the names of users, and a longer one."""
+
+    async def ask(self, who: Credentials | None, *request: Any, **more: Any) -> Command:
+        assert who is not None
+        account = Credentials(f"{who.access_key}-account", who.secret_key)
+        return await super().ask(account, *request, **more)
+
+
 async def served(desk: GuardedDesk, who: Credentials, paths: dict[str, Path]) -> dict[str, Command]:
     """The answers to the requests that access control lets pass."""
     found = {}
     for what, (code, ext, body) in paths.items():
         answer = await desk.ask(who, code, ext, body)
-        refused = answer.code == NO_PERMISSION and "has no permission to access" in (answer.remark or "")
+        refused = answer.code == NO_PERMISSION and REFUSAL.search(answer.remark or "") is not None
         if not refused or answer.body:
             found[what] = answer
     return found
@@ -234,12 +261,19 @@ TOPICS = st.one_of(NAMES, NAMES.map("%LMQ%{}".format), NAMES.map("%DLQ%{}".forma
 
 @given(TOPICS)
 @examples(40)
-def test_a_denied_topic_is_denied_on_every_path(name: str) -> None:
+def test_hole_nats_cve_2022_29946_a_denied_topic_is_open_on_one_path(name: str) -> None:
     run_virtual(_topic_is_denied(name))
 
 
-async def _topic_is_denied(name: str) -> None:
-    async with denied(f"Topic:{name}") as desk:
+@given(TOPICS)
+@examples(20)
+def test_a_topic_that_an_account_of_4x_denies_is_denied_on_every_path(name: str) -> None:
+    run_virtual(_topic_is_denied(name, by_account=True))
+
+
+async def _topic_is_denied(name: str, by_account: bool = False) -> None:
+    broker = denied_to_account(topicPerms=[f"{name}=DENY"]) if by_account else denied(f"Topic:{name}")
+    async with broker as desk:
         places = await store(desk, name)
         desk.heard.clear()
         end = desk.desk.store.log.end
@@ -251,12 +285,19 @@ async def _topic_is_denied(name: str) -> None:
 
 @given(NAMES)
 @examples(40)
-def test_a_denied_group_is_denied_on_every_path(name: str) -> None:
+def test_hole_nats_cve_2022_29946_a_denied_group_is_open_on_one_path(name: str) -> None:
     run_virtual(_group_is_denied(name))
 
 
-async def _group_is_denied(name: str) -> None:
-    async with denied(f"Group:{name}") as desk:
+@given(NAMES)
+@examples(20)
+def test_a_group_that_an_account_of_4x_denies_is_denied_on_every_path(name: str) -> None:
+    run_virtual(_group_is_denied(name, by_account=True))
+
+
+async def _group_is_denied(name: str, by_account: bool = False) -> None:
+    broker = denied_to_account(groupPerms=[f"{name}=DENY"]) if by_account else denied(f"Group:{name}")
+    async with broker as desk:
         places = await store(desk, f"%RETRY%{name}")
         desk.heard.clear()
         end = desk.desk.store.log.end

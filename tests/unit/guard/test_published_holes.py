@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from tests.kit import virtual
 from tests.unit.broker.desk import CONFIG, letters, running
+from tests.unit.guard.foreign_requests import BODIES, FOREIGN
 from tests.unit.guard.kit import ALICE, ROOT, SECRETS, GuardedDesk, guarded, guarded_broker, recorded_routers
-from tests.unit.guard.test_holes import BODIES, FOREIGN
 from tests.unit.namesrv import guarded_kit as names
 
 from turbopump.auth.needs import needs_of

@@ -10,11 +10,10 @@ import pytest
 from tests import secrets_kept
 from tests.kit import virtual
 from tests.unit.broker.desk import letters
-from tests.unit.broker.test_metrics import scrape
 from tests.unit.guard.accounts_kit import ADMIN, TEAMUSER, USER, accounts_broker
 from tests.unit.guard.accounts_kit import SECRETS as ACCOUNT_SECRETS
+from tests.unit.guard.foreign_requests import FOREIGN, foreign_body
 from tests.unit.guard.kit import ALICE, INNER, KEY, NOBODY, ROOT, SECRETS, guarded, guarded_broker
-from tests.unit.guard.test_holes import FOREIGN, foreign_body
 from tests.unit.namesrv.guarded_kit import CONFIG as NAMESRV
 from tests.unit.namesrv.guarded_kit import GuardedNameServer
 
@@ -132,6 +131,18 @@ async def test_metrics_of_a_guarded_broker_have_no_secret() -> None:
     async with guarded_broker(replace(config, metrics=MetricsConfig(exporter="PROM", port=5557))) as desk:
         await desk.done(ROOT, Code.SEND_MESSAGE_V2, letters("T"), b"x")
         await desk.ask(Credentials("alice", "wrong"), Code.SEND_MESSAGE_V2, letters("T"), b"x")
-        families = await scrape(desk.desk)
-        assert len(families) > 20
+        page = bytearray()
+
+        class Browser(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                transport.write(b"GET /metrics HTTP/1.1\r\n\r\n")  # type: ignore[attr-defined]
+
+            def data_received(self, data: bytes) -> None:
+                page.extend(data)
+
+        await desk.desk.network.connect(Browser, "127.0.0.1", desk.desk.broker.metrics_port)
+        await asyncio.sleep(1)
+        assert page.startswith(b"HTTP/1.1 200 OK")
+        assert page.count(b"# TYPE ") > 20
+        assert not [one for one in SECRETS if one.encode() in page]
     assert noted() == []

@@ -12,7 +12,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from tests.kit import virtual
 from tests.unit.remoting.kit import asked, commands
 from tests.unit.remoting.server_kit import Peer
-from tests.unit.remoting.test_tls import Scene, scene
+from tests.unit.remoting.tls_scene import Scene, scene
 
 lib: Any = Binding.lib
 ffi: Any = Binding.ffi
