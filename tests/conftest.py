@@ -4,7 +4,7 @@ import signal
 
 from tests import properties
 
-pytest_plugins = ["tests.again", "tests.quick"]
+pytest_plugins = ["tests.again", "tests.quick", "tests.secrets_kept"]
 
 properties.load_profile()
 

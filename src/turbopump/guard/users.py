@@ -175,7 +175,7 @@ class UserTable:
             texts = msgspec.json.decode(fields["users"], type=list[msgspec.Raw])
             new = [msgspec.json.decode(text) for text in texts if bytes(text) not in known]
             return self._book_of(texts, known, fields | {"users": new})
-        except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, AttributeError):
             raise BrokenBody(f"{where} cannot be read") from None
         except WrongKey as error:
             raise BrokenBody(

@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import uvloop
-from tests.unit.remoting.tls_kit import certificates
+from tests.integration.broker.tls_files import Files
 
 from turbopump.aio import Admin, Consumer, Message, MessageExt, Producer
 from turbopump.broker.config import load
@@ -17,7 +16,6 @@ from turbopump.broker.server import Broker
 from turbopump.errors import ClientError
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
-from turbopump.remoting.tls_settings import TlsSettings
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
@@ -29,41 +27,6 @@ LOOPS = pytest.mark.parametrize(
     "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
-
-
-@dataclass(frozen=True)
-class Files:
-    """The PEM files of a test."""
-
-    directory: Path
-
-    @classmethod
-    def written(cls, directory: Path) -> "Files":
-        made = certificates()
-        for name, pair in (("server", made.server), ("alice", made.client), ("stranger", made.stranger)):
-            (directory / f"{name}.pem").write_bytes(pair.cert + pair.key)
-        (directory / "ca.pem").write_bytes(made.root.cert)
-        return cls(directory)
-
-    def path(self, name: str) -> str:
-        return str(self.directory / f"{name}.pem")
-
-    def servers(self) -> TlsSettings:
-        own, ca = self.path("server"), self.path("ca")
-        return TlsSettings(
-            server_mode="enforcing",
-            cert_path=own,
-            need_client_auth="require",
-            trust_path=ca,
-            enabled=True,
-            client_cert_path=own,
-            client_trust_path=ca,
-            http_mode="enforcing",
-        )
-
-    def client(self, name: str) -> dict[str, object]:
-        own = {"tls_cert_path": self.path(name), "tls_key_path": self.path(name)} if name else {}
-        return {"use_tls": True, "tls_trust_cert_path": self.path("ca"), **own}
 
 
 @contextlib.asynccontextmanager

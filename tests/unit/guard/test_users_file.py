@@ -98,6 +98,8 @@ async def test_a_user_that_comes_twice_in_the_contents_of_the_master_is_refused(
         (b"{", "cannot be read"),
         (b"[]", "cannot be read"),
         (b'{"users":[{"name":"a"}]}', "cannot be read"),
+        (b'{"\xdf"', "cannot be read"),
+        (b'{"users":[{"\xf3":"clear-text"}]}', "cannot be read"),
         (b'{"users":[{"name":"a","secrets":["clear-text"]}]}', "the key is another one"),
         (b'{"users":[],"more":1}', "the book must be an object with users"),
     ],
@@ -110,6 +112,16 @@ async def test_a_file_that_is_none_stops_the_start_and_shows_nothing_of_it(data:
         a_table(disk)
     assert f"{DIRECTORY}/users.json" in str(raised.value)
     assert "clear-text" not in str(raised.value)
+
+
+@virtual
+async def test_bytes_of_a_master_that_are_no_text_change_nothing() -> None:
+    table = a_table(SimulatedDisk(Chance(1), VirtualClock()))
+    await create(table, "alice")
+    for data in (b'{"\xdf"', b'{"users":[{"\xf3":""}]}', b'{"users":' + b"[" * 100_000):
+        with pytest.raises(BrokenBody, match="users of the master cannot be read"):
+            table.take(data)
+    assert "alice" in table.book.users
 
 
 @virtual

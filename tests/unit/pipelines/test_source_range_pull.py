@@ -19,7 +19,7 @@ from turbopump.pipelines.source.range_pull import MAX_PULLS_IN_FLIGHT, PulledRec
 from turbopump.pipelines.source.rows import missing, rows_of
 from turbopump.pipelines.source.settings import SourceFilter
 from turbopump.protocol import record as codec
-from turbopump.protocol.errors import BrokenRecord, Refused, refusal
+from turbopump.protocol.errors import AccessRefused, BrokenRecord, Refused, refusal
 from turbopump.protocol.ids import pack_host
 from turbopump.protocol.record import Record
 from turbopump.testing import run_virtual
@@ -226,6 +226,19 @@ def test_what_a_broker_refuses_for_good_is_told_at_once():
     with pytest.raises(Refused, match="forbidden"):
         read(broker, 0, 100)
     assert broker.pulls == 1
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5])
+def test_a_right_that_is_taken_away_in_the_middle_fails_the_range_and_leaves_no_row_out(nth):
+    def forbid(broker: Broker, pulls: int) -> None:
+        if pulls >= nth:
+            raise refusal(
+                16, "User:u has no permission to access Topic:T from 10.0.0.1, no matched policies."
+            )
+
+    for fails in (True, False):
+        with pytest.raises(AccessRefused, match="no matched policies"):
+            read(Broker(before=forbid), 0, 160, fails=fails)
 
 
 def test_a_broker_that_gives_nothing_of_what_it_has_fails_the_task():
