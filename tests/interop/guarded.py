@@ -22,12 +22,13 @@ Credentials = tuple[str, str]
 
 ROOT, INNER = ("root", "root-secret-word"), ("inner", "inner-secret-word")
 APP = ("app", "app-secret-word")
+INNER_KEY = "innerClientAuthenticationCredentials"
 CERTIFIED = "alice"  # a normal user whose certificate is her name
 USERS = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
     "initAuthenticationUser": json.dumps({"username": ROOT[0], "password": ROOT[1]}),
-    "innerClientAuthenticationCredentials": json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
+    INNER_KEY: json.dumps({"accessKey": INNER[0], "secretKey": INNER[1]}),
 }
 
 
@@ -86,13 +87,21 @@ def certificates(directory: Path) -> Path:
 
 
 def start(
-    home: Path, pem: Path | None = None, conf: Mapping[str, str] | None = None
+    home: Path,
+    pem: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+    accounts: str = "",
+    guards_names: bool = True,
 ) -> GuardedCluster:
-    """`conf` is for the broker alone."""
+    """Starts both servers. `conf` is for the broker alone; with `accounts`, a file of 4.x, it has no users.
+
+    Without `guards_names`, the name server has no access control: Apache's brokers of 4.x cannot sign.
+    """
     cluster = GuardedCluster(peers.OURS, peers.place(home), pem=pem)
-    shared = {**USERS} if pem is None else {**USERS, "tlsConfigFile": str(pem / "server.properties")}
-    namesrv = {**shared, "kvConfigPath": str(home / "namesrv" / "kvConfig.json")}
-    peers.write_configuration(cluster.place, {**shared, **(conf or {})}, namesrv)
+    encrypted = {} if pem is None else {"tlsConfigFile": str(pem / "server.properties")}
+    namesrv = {**(USERS if guards_names else {}), **encrypted, "kvConfigPath": str(home / "namesrv" / "kvConfig.json")}
+    known = USERS if not accounts else {**_of_accounts(home, accounts), INNER_KEY: USERS[INNER_KEY]}
+    peers.write_configuration(cluster.place, {**known, **encrypted, **(conf or {})}, namesrv)
     try:
         cluster.start_namesrv()
         cluster.start_broker()
@@ -100,6 +109,27 @@ def start(
         cluster.kill()
         raise
     return cluster
+
+
+def _of_accounts(home: Path, accounts: str) -> dict[str, str]:
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf" / "plain_acl.yml").write_text(accounts)
+    return {"aclEnable": "true", "authAccountsPath": str(home / "conf")}
+
+
+def join(cluster: GuardedCluster, home: Path, name: str) -> GuardedCluster:
+    """Starts one more broker with users behind the same name server."""
+    where = peers.Place(home, cluster.place.namesrv_port, peers.free_port(also=(-2, 1)))
+    home.mkdir(parents=True)
+    joined = GuardedCluster(peers.OURS, where, pem=cluster.pem)
+    encrypted = {} if cluster.pem is None else {"tlsConfigFile": str(cluster.pem / "server.properties")}
+    peers.write_configuration(where, {**USERS, **encrypted, "brokerName": name}, {})
+    try:
+        joined.start_broker()
+    except BaseException:
+        joined.kill()
+        raise
+    return joined
 
 
 def grant(cluster: GuardedCluster, user: str, secret: str, resources: list[str], actions: list[str]) -> None:
