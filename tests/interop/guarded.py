@@ -132,10 +132,10 @@ def join(cluster: GuardedCluster, home: Path, name: str) -> GuardedCluster:
     return joined
 
 
-def grant(cluster: GuardedCluster, user: str, secret: str, resources: list[str], actions: list[str]) -> None:
-    """Makes a normal user with these rights, unless it is there."""
+def grant(cluster: GuardedCluster, user: str, secret: str, resources: list[str]) -> None:
+    """Lets a normal user, who is made if need be, send and consume there."""
     with cluster.admin() as admin:
         at = cluster.broker_addr
-        if all(one.username != user for one in admin.users.find(at)):
+        if admin.users.get(at, user) is None:
             admin.users.create(at, user, secret)
-        admin.acls.create(at, f"User:{user}", resources, actions, "Allow")
+        admin.acls.create(at, f"User:{user}", resources, ["Pub", "Sub"], "Allow")

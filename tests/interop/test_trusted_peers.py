@@ -22,7 +22,7 @@ TOPIC, QUEUES, MESSAGES = "orders", 2, 50
 COPIED = SendStatus.SEND_OK
 
 
-@pytest.mark.parametrize("kind", [V4, V5])
+@pytest.mark.parametrize("kind", [V4, pytest.param(V5, marks=pytest.mark.long)])
 def test_an_apache_slave_copies_the_log_of_a_guarded_master_that_trusts_its_address(
     kind: str, tmp_path: Path
 ) -> None:
