@@ -112,7 +112,10 @@ def accounts(at: Session) -> None:
     def objects(lines: list[str]) -> list[str]:
         return [OBJECT.sub("@<object>", line) for line in lines]
 
-    at("updateAclConfig -b {broker} -a clerk01 -s clerk-secret -t a=PUB,b=SUB -g readers=SUB -i DENY", objects)
+    at(
+        "updateAclConfig -b {broker} -a clerk01 -s clerk-secret -t a=PUB,b=SUB -g readers=SUB -i DENY",
+        objects,
+    )
     at("updateAclConfig -b {broker} -a clerk02 -s clerk-secret -w 10.10.10.10 -m false", objects)
     at("updateAclConfig -b {broker} -a clerk03 -s short", objects)
     at("updateAclConfig -b {broker} -a clerk04 -s clerk-secret -t a=PERHAPS", objects)

@@ -85,7 +85,9 @@ class Artifact:
         return DEPENDENCY.format(**asdict(self))
 
 
-ASSERTIONS = Artifact("org.assertj", "assertj-core", "3.22.0")  # which the test module uses and does not bring
+ASSERTIONS = Artifact(
+    "org.assertj", "assertj-core", "3.22.0"
+)  # which the test module uses and does not bring
 
 
 def server_jars(version: str) -> str:

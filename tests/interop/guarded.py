@@ -99,7 +99,11 @@ def start(
     """
     cluster = GuardedCluster(peers.OURS, peers.place(home), pem=pem)
     encrypted = {} if pem is None else {"tlsConfigFile": str(pem / "server.properties")}
-    namesrv = {**(USERS if guards_names else {}), **encrypted, "kvConfigPath": str(home / "namesrv" / "kvConfig.json")}
+    namesrv = {
+        **(USERS if guards_names else {}),
+        **encrypted,
+        "kvConfigPath": str(home / "namesrv" / "kvConfig.json"),
+    }
     known = USERS if not accounts else {**_of_accounts(home, accounts), INNER_KEY: USERS[INNER_KEY]}
     peers.write_configuration(cluster.place, {**known, **encrypted, **(conf or {})}, namesrv)
     try:

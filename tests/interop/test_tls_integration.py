@@ -31,7 +31,16 @@ def test_apaches_integration_tests_of_tls_pass(cluster: peers.Cluster, tmp_path:
     homes = [f"-Duser.home={tmp_path}", f"-Drocketmq.client.logRoot={tmp_path}"]
     jars = artifacts.integration_tests("5.5.0")
     tests = [f"org.apache.rocketmq.test.tls.{name}" for name in CLASSES]
-    command = [java, *artifacts.JAVA_OPTIONS, *where, *homes, "-cp", jars, "org.junit.runner.JUnitCore", *tests]
+    command = [
+        java,
+        *artifacts.JAVA_OPTIONS,
+        *where,
+        *homes,
+        "-cp",
+        jars,
+        "org.junit.runner.JUnitCore",
+        *tests,
+    ]
     log = tmp_path / "junit.log"
     processes.run(command, log, LIMIT_S)  # a failed test ends it with another code than 0
     assert f"OK ({len(CLASSES)} tests)" in log.read_text()

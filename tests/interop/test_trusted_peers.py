@@ -17,7 +17,9 @@ from .replica_pair import eventually
 
 TRUSTED = {"authTrustedPeers": peers.HOST}
 APACHES = 2  # the number of Apache's node
-SIGNS = {key: value for key, value in CONF[V5].items() if "Provider" in key}  # they keep whom a slave signs as
+SIGNS = {
+    key: value for key, value in CONF[V5].items() if "Provider" in key
+}  # they keep whom a slave signs as
 TOPIC, QUEUES, MESSAGES = "orders", 2, 50
 COPIED = SendStatus.SEND_OK
 
@@ -49,7 +51,9 @@ def test_an_apache_slave_copies_the_log_of_a_guarded_master_that_trusts_its_addr
 def send_until_copied(master: guarded.GuardedCluster) -> list[bytes]:
     """Sends until so many messages in a row were answered with a copy; returns what was sent."""
     bodies: list[bytes] = []
-    with Producer("senders", name_servers=master.namesrv, send_msg_timeout=30.0, **master.options) as producer:
+    with Producer(
+        "senders", name_servers=master.namesrv, send_msg_timeout=30.0, **master.options
+    ) as producer:
 
         def copied() -> bool:
             bodies.append(b"message %d." % len(bodies))
@@ -86,7 +90,8 @@ def test_an_apache_node_is_a_member_of_a_guarded_group_that_trusts_its_address(t
                 assert producer.send(Message(TOPIC, body)).status is COPIED
         assert replica_pair.ask(leader.broker_addr, 14, consumerGroup="g", topic=TOPIC, queueId=0).code == 16
         group.expect(
-            lambda: all(body in stored(group.brokers[APACHES]) for body in sent), "Apache's member lacks messages"
+            lambda: all(body in stored(group.brokers[APACHES]) for body in sent),
+            "Apache's member lacks messages",
         )
         for number in range(3):
             group.stop(number)
