@@ -173,7 +173,7 @@ def access_programs(version: str) -> str:
 
 
 def integration_tests(version: str) -> str:
-    """The class path that runs the tests of TLS in Apache's `test` module against servers that we have started."""
+    """The class path that runs the tests of TLS in Apache's `test` module against running servers."""
     wanted = (
         Artifact(APACHE, "rocketmq-test", version),
         Artifact(APACHE, "rocketmq-test", version, "tests"),

@@ -1,4 +1,4 @@
-"""Apache's mqadmin manages users, policies and accounts of ours, plain and over mutual TLS, as it does Apache's."""
+"""Apache's mqadmin manages users and accounts of ours, plain and over mutual TLS, as it does Apache's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache's clients, signed, against guarded servers of ours: Java over mutual TLS, Go, which knows no TLS, without.
+"""Apache's clients, signed, at guarded servers of ours: Java over mutual TLS, Go, which has no TLS, without.
 
 Each runs the scenarios whose answers Apache's servers have given to the same client, unsigned and without
 TLS: signatures, rights and encryption change no answer. What the recordings cannot have, the users of this

@@ -1,4 +1,4 @@
-"""Brokers of Apache's, which cannot sign between brokers, beside guarded ones of ours that trust their address."""
+"""Apache's brokers, which cannot sign between brokers, beside guarded ones that trust their address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import pytest
 
 from turbopump import Admin, Message, Producer
 from turbopump.client.message import SendStatus
+from turbopump.client.options import ClientOptions
+from turbopump.protocol.bodies import KVTable
+from turbopump.protocol.codes import RequestCode
 
 from . import guarded, peers, replica_pair
 from .access_control import CONF, V4, V5
+from .asking import ask, asked
 from .dledger_group import APACHE, DLedgerBrokers, compared
 from .replica_pair import eventually
 
@@ -66,8 +70,8 @@ def send_until_copied(master: guarded.GuardedCluster) -> list[bytes]:
 
 def extent_of(broker: peers.Cluster) -> int:
     """Returns where the log of a broker without access control ends."""
-    body = replica_pair.asked(broker.broker_addr, replica_pair.Code.GET_BROKER_RUNTIME_INFO).body
-    return int(replica_pair.KVTable.decode(body).table["commitLogMaxOffset"])
+    body = asked(broker.broker_addr, RequestCode.GET_BROKER_RUNTIME_INFO).body
+    return int(KVTable.decode(body).table["commitLogMaxOffset"])
 
 
 def read(broker: peers.Cluster) -> set[bytes]:
@@ -81,14 +85,23 @@ def test_an_apache_node_is_a_member_of_a_guarded_group_that_trusts_its_address(t
     conf = {**guarded.USERS, **TRUSTED, "authKey": key}
     with DLedgerBrokers(tmp_path, (peers.OURS, peers.OURS, APACHE), conf=conf) as group:
         leader = group.brokers[group.lead_with(peers.OURS)]
-        signing = {"access_key": guarded.ROOT[0], "secret_key": guarded.ROOT[1]}
+        signing: ClientOptions = {"access_key": guarded.ROOT[0], "secret_key": guarded.ROOT[1]}
         with Admin(group.namesrv, **signing) as admin:
             admin.topics.create(TOPIC, queues=QUEUES)
         sent = [b"message %d." % number for number in range(MESSAGES)]
         with Producer("senders", name_servers=group.namesrv, send_msg_timeout=30.0, **signing) as producer:
             for body in sent:
                 assert producer.send(Message(TOPIC, body)).status is COPIED
-        assert replica_pair.ask(leader.broker_addr, 14, consumerGroup="g", topic=TOPIC, queueId=0).code == 16
+        assert (
+            ask(
+                leader.broker_addr,
+                RequestCode.QUERY_CONSUMER_OFFSET,
+                consumerGroup="g",
+                topic=TOPIC,
+                queueId=0,
+            ).code
+            == 16
+        )
         group.expect(
             lambda: all(body in stored(group.brokers[APACHES]) for body in sent),
             "Apache's member lacks messages",
