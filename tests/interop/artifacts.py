@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -62,6 +63,7 @@ DEPENDENCY = """
       <groupId>{group}</groupId>
       <artifactId>{name}</artifactId>
       <version>{version}</version>
+      <classifier>{classifier}</classifier>
     </dependency>
 """
 
@@ -70,12 +72,35 @@ class Missing(Exception):
     """A tool or an artifact that this machine does not give us."""
 
 
+@dataclass(frozen=True)
+class Artifact:
+    """One artifact of a Maven repository; `classifier` names another jar of it than the main one."""
+
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+    def as_dependency(self) -> str:
+        return DEPENDENCY.format(**asdict(self))
+
+
+ASSERTIONS = Artifact(
+    "org.assertj", "assertj-core", "3.22.0"
+)  # which the test module uses and does not bring
+
+
 def server_jars(version: str) -> str:
     return _jars("server", version, ("rocketmq-namesrv", "rocketmq-broker"))
 
 
 def client_jars(version: str) -> str:
     return _jars("client", version, ("rocketmq-client",))
+
+
+def acl_jars(version: str) -> str:
+    """What signs; since 5.3.3 it is part of the client."""
+    return _jars("acl", version, ("rocketmq-acl",))
 
 
 def tools_jars(version: str) -> str:
@@ -89,8 +114,9 @@ def jar(group: str, name: str, version: str) -> Path:
 
 
 def client_programs(version: str) -> str:
-    """The class path that runs `Scenarios` and `Store` with the Java client of that version."""
-    return _programs("client", version, client_jars(version), LATER_THAN.get(version, ()))
+    """The class path that runs `Scenarios` and `Store` with the Java client of that version, and may sign."""
+    classes = _programs("client", version, client_jars(version), LATER_THAN.get(version, ()))
+    return f"{classes}{os.pathsep}{acl_jars(version)}" if version.startswith("4") else classes
 
 
 def tools_programs(version: str) -> str:
@@ -144,6 +170,17 @@ def first_programs(version: str) -> str:
 def access_programs(version: str) -> str:
     """The class path that runs `Signing` with the Java client of that version."""
     return _programs("access", version, tools_jars(version), (), folder="access")
+
+
+def integration_tests(version: str) -> str:
+    """The class path that runs the tests of TLS in Apache's `test` module against running servers."""
+    wanted = (
+        Artifact(APACHE, "rocketmq-test", version),
+        Artifact(APACHE, "rocketmq-test", version, "tests"),
+        ASSERTIONS,
+    )
+    jars = _jars_of("integration", version, wanted, f"Apache's integration tests {version}")
+    return _programs("integration", version, jars, (), folder="integration")
 
 
 @cache
@@ -244,15 +281,19 @@ def tool(name: str, what: str) -> str:
     return path
 
 
-@cache
 def _jars(kind: str, version: str, names: tuple[str, ...], group: str = APACHE) -> str:
     what = f"Java {kind} {version}" if group == APACHE else f"{kind} {version}"
+    return _jars_of(kind, version, tuple(Artifact(group, name, version) for name in names), what)
+
+
+@cache
+def _jars_of(kind: str, version: str, wanted: tuple[Artifact, ...], what: str) -> str:
+    """The artifacts, and what they need to run."""
 
     def copy_into(directory: Path) -> None:
         maven = tool("mvn", what)
-        dependencies = "".join(DEPENDENCY.format(group=group, name=name, version=version) for name in names)
         pom = directory / "pom.xml"
-        pom.write_text(POM.format(dependencies=dependencies))
+        pom.write_text(POM.format(dependencies="".join(one.as_dependency() for one in wanted)))
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={directory / 'lib'}"]
         _fetch([maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", *options], what)
 

@@ -6,7 +6,7 @@ import json
 import random
 import string
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,23 @@ VIP_CHANNEL = {"4.5.1": ("-Dcom.rocketmq.sendMessageWithVIPChannel=true",)}
 SHORT_HEARTBEATS = {"5.5.0": ("-Dcom.rocketmq.heartbeat.v2=true",)}
 
 
-def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str] = ()) -> Answers:
-    """What the client (`java-<version>`, `dashboard-<version>` or `go`) saw, by scenario and step."""
+def run_scenarios(
+    client: str,
+    cluster: Cluster,
+    work: Path,
+    only: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Answers:
+    """What the client (`java-<version>`, `dashboard-<version>` or `go`) saw, by scenario and step.
+
+    `environment` may name credentials: see Credentials.java and credentials.go.
+    """
     output = work / f"{client}-on-{cluster.kind}.json"
     arguments = [cluster.namesrv, cluster.broker_addr, prefix(), str(output), *only]
     log = output.with_suffix(".log")
     program = "Dashboard" if client.startswith("dashboard-") else "Scenarios"
-    processes.run([*program_of(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    variables = {"HOME": str(work), **(environment or {})}
+    processes.run([*program_of(client, program, work), *arguments], log, TIMEOUT_S, variables)
     answers: Answers = json.loads(output.read_text())
     return answers
 

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,16 @@ class Printed:
 class Console:
     """Commands run one after another; files that they write without being told where land in `work`."""
 
-    def __init__(self, version: str, cluster: Cluster, work: Path) -> None:
+    def __init__(
+        self, version: str, cluster: Cluster, work: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._log = work / f"console-{version}-on-{cluster.kind}.log"
         java, *options = clients.program_of(f"mqadmin-{version}", "Console", work)
         with self._log.open("wb") as log:
             self._process = processes.start(
                 [java, CATCH_EXIT, f"-Djava.io.tmpdir={work}", *options, cluster.namesrv],
                 subprocess.PIPE,
-                {"HOME": str(work)},
+                {"HOME": str(work), **(environment or {})},
                 stdin=subprocess.PIPE,
                 stderr=log.fileno(),
                 cwd=work,

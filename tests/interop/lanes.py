@@ -12,6 +12,7 @@ from dataclasses import dataclass
 # Minutes of a file, as the summary of a run in two lanes on 2 cores prints them. What begins with the session
 # waits beside the other tests and counts as little.
 MINUTES: dict[str, float] = {
+    "access_commands": 1.2,
     "at_least_once": 2.3,
     "bodies": 2.2,
     "broadcast_offsets": 1.2,
@@ -20,6 +21,7 @@ MINUTES: dict[str, float] = {
     "extensions": 1.8,
     "filters": 5.4,
     "first_messages": 1.8,
+    "guarded_clients": 1.6,
     "harness": 0.0,
     "mariadb": 2.5,
     "mqadmin": 4.2,

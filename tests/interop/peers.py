@@ -176,7 +176,7 @@ def start(
 ) -> Cluster:
     """`kind` is an Apache version, or OURS; the name server is of the same kind unless told otherwise."""
     cluster = Cluster(kind, where)
-    _write_configuration(where, conf or {}, namesrv_conf or {})
+    write_configuration(where, conf or {}, namesrv_conf or {})
     try:
         cluster._start("namesrv", namesrv or kind)
         cluster._start("broker", kind)
@@ -193,7 +193,7 @@ def join(
     port = free_port(also=(-2, 1), avoid=range(cluster.place.namesrv_port, cluster.place.namesrv_port + 1))
     home.mkdir(parents=True)
     joined = Cluster(kind or cluster.kind, Place(home, cluster.place.namesrv_port, port))
-    _write_configuration(joined.place, {"brokerName": name, **(conf or {})}, {})
+    write_configuration(joined.place, {"brokerName": name, **(conf or {})}, {})
     try:
         joined.start_broker()
     except BaseException:
@@ -204,7 +204,7 @@ def join(
 
 def configure(cluster: Cluster, conf: Mapping[str, str]) -> None:
     """Writes the configuration of a broker again; its next start reads it."""
-    _write_configuration(cluster.place, conf, {})
+    write_configuration(cluster.place, conf, {})
 
 
 def free_port(also: tuple[int, ...] = (), avoid: range = range(0)) -> int:
@@ -226,7 +226,8 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _write_configuration(where: Place, conf: Mapping[str, str], namesrv_conf: Mapping[str, str]) -> None:
+def write_configuration(where: Place, conf: Mapping[str, str], namesrv_conf: Mapping[str, str]) -> None:
+    """Writes the files of both servers, and the logging files of Apache's."""
     broker = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",

@@ -14,7 +14,7 @@ from math import ceil
 
 # The pairs that users have, one scenario of each at least: Java 4.5 to 5.5, Go and our client at our broker,
 # our client at Apache's 4.9.7 and 5.5.0, every mqadmin of Apache's, a store that goes to ours and back, a
-# DLedger group of both kinds.
+# DLedger group of both kinds, a Java client that signs over mutual TLS.
 CORE = (
     "harness::*",
     "printed::*",
@@ -30,6 +30,7 @@ CORE = (
     "store_round_trip::*?5.5.0-kill -9?",
     "dledger_brokers::test_in_a_mixed_group*?two of ours?",
     "xa_traps::*",
+    "guarded_clients::*_in_brief*",
 )
 # Modules whose cases have nothing in common but servers that other modules start too.
 BY_CASE = {
@@ -38,6 +39,7 @@ BY_CASE = {
     "extensions",
     "filters",
     "first_messages",
+    "guarded_clients",
     "mqadmin",
     "other_clients",
     "our_consumer",

@@ -45,9 +45,7 @@ class UserBook:
 
     def acl(self, subject: str | None) -> AclInfo | None:
         """Returns the policies of a subject, None if it has none (3009). Raises NoPermission."""
-        name = user_of(subject)
-        if name not in self.users:
-            raise NoPermission("The subject is not exist.")
+        name = self._known(subject)
         return info_of(name, self.policies_of(name))
 
     def acls(self, subject_part: str = "", resource_part: str = "") -> list[AclInfo]:
@@ -152,7 +150,7 @@ class UserBook:
         self, subject: str | None, policy_type: str | None, resource: str | None, by_super: bool
     ) -> "UserBook":
         """Returns the book without the entry of a resource, or without all of a subject (3008)."""
-        name = self._subject(subject)
+        name = self._known(subject)
         before = self.policies.get(name)
         if before is None or not before:
             raise NoPermission("The acl is not exist.")
@@ -163,6 +161,13 @@ class UserBook:
         if not by_super and any(map(_is_far_reaching, gone)):
             raise NoPermission(_GRANT_BY_SUPER)
         return self._with_policies(name, after)
+
+    def _known(self, subject: str | None) -> str:
+        """Returns the user of a request that reads or deletes; those that grant have other words for it."""
+        name = user_of(subject)
+        if name not in self.users:
+            raise NoPermission("The subject is not exist.")
+        return name
 
     def _subject(self, subject: str | None) -> str:
         name = user_of(subject)

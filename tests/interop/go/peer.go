@@ -35,15 +35,24 @@ type peer struct {
 
 func newPeer(namesrv, brokerAddr, prefix string) *peer {
 	p := &peer{namesrv: namesrv, brokerAddr: brokerAddr, prefix: prefix}
-	made, err := admin.NewAdmin(admin.WithResolver(p.resolver()))
+	made, err := admin.NewAdmin(admin.WithResolver(p.resolver()), admin.WithCredentials(credentials))
 	check(err)
 	p.admin = made
+	p.signAdmin()
 	p.producer = p.newProducer(producer.WithDefaultTopicQueueNums(1))
 	p.bold = p.newProducer(
 		producer.WithDefaultTopicQueueNums(1),
 		producer.WithQueueSelector(producer.NewManualQueueSelector()),
 		producer.WithCompressMsgBodyOverHowmuch(64*mib))
 	return p
+}
+
+// signAdmin: the admin of v2.1.2 does not sign until it has been asked for groups, whatever its credentials are.
+func (p *peer) signAdmin() {
+	if !credentials.IsEmpty() {
+		_, err := p.admin.GetAllSubscriptionGroup(background, p.brokerAddr, patient)
+		check(err)
+	}
 }
 
 func (p *peer) resolver() primitive.NsResolver {
@@ -61,6 +70,7 @@ func (p *peer) newProducer(options ...producer.Option) rocketmq.Producer {
 		producer.WithInstanceName(name),
 		producer.WithGroupName(name),
 		producer.WithRetry(0),
+		producer.WithCredentials(credentials),
 	}, options...)...)
 	check(err)
 	check(made.Start())
@@ -73,7 +83,8 @@ func (p *peer) newPullConsumer(topic, expression string) rocketmq.PullConsumer {
 		consumer.WithNsResolver(p.resolver()),
 		consumer.WithInstance(name),
 		consumer.WithGroupName(name),
-		consumer.WithConsumerPullTimeout(25*time.Second))
+		consumer.WithConsumerPullTimeout(25*time.Second),
+		consumer.WithCredentials(credentials))
 	check(err)
 	check(made.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: expression}))
 	check(made.Start())

@@ -24,6 +24,7 @@ func raw(address string, code int, body []byte, fields ...any) (*answer, error) 
 	for i := 0; i < len(fields); i += 2 {
 		ext[fields[i].(string)] = fmt.Sprint(fields[i+1])
 	}
+	sign(ext, body)
 	header, err := json.Marshal(map[string]any{
 		"code": code, "flag": 0, "language": "GO", "opaque": 1, "version": 317,
 		"serializeTypeCurrentRPC": "JSON", "extFields": ext,

@@ -162,7 +162,7 @@ func (p *peer) consume(topic, expression string, count int) (any, error) {
 	name := p.name("pusher")
 	made, err := rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(p.resolver()), consumer.WithInstance(name), consumer.WithGroupName(name),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithCredentials(credentials))
 	if err != nil {
 		return nil, err
 	}

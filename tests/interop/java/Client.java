@@ -46,7 +46,7 @@ final class Client {
         bold = producer("bold", 1);
         bold.setMaxMessageSize(64 * MIB);
         bold.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
-        consumer = new DefaultMQPullConsumer(prefix + "consumer");
+        consumer = new DefaultMQPullConsumer(prefix + "consumer", Credentials.hook());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer");
         consumer.setConsumerPullTimeoutMillis(TIMEOUT_MS);
@@ -58,7 +58,7 @@ final class Client {
 
     /** A started producer whose new topics get that many queues. */
     DefaultMQProducer producer(String name, int queues) throws Exception {
-        DefaultMQProducer made = new DefaultMQProducer(prefix + "producer-" + name);
+        DefaultMQProducer made = new DefaultMQProducer(prefix + "producer-" + name, Credentials.hook());
         made.setNamesrvAddr(namesrv);
         made.setInstanceName("producer-" + name);
         made.setSendMsgTimeout((int) TIMEOUT_MS);

@@ -69,7 +69,7 @@ final class LitePulling {
     }
 
     private DefaultLitePullConsumer started(String name) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(client.topic(name));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(client.topic(name), Credentials.hook());
         consumer.setNamesrvAddr(client.namesrv);
         consumer.setInstanceName(name);
         consumer.setAutoCommit(false);

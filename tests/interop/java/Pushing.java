@@ -5,6 +5,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
@@ -42,7 +43,8 @@ final class Pushing {
     /** What the listener of a new group got, every delivery counted. */
     private List<String> consume(String topic, String group, String expression, int count) throws Exception {
         List<String> got = new CopyOnWriteArrayList<>();
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(client.topic(group));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            client.topic(group), Credentials.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(client.namesrv);
         consumer.setInstanceName(group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -49,7 +49,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix=f"scale-{kind}-") as home:
         where = peers.place(Path(home))
         cluster = peers.Cluster(kind, where)
-        peers._write_configuration(where, {}, {})
+        peers.write_configuration(where, {}, {})
         try:
             cluster._start("namesrv", kind)
             process = Process(cluster.servers[0]._process.pid)

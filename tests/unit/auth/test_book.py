@@ -195,6 +195,8 @@ def test_entries_are_revoked_one_by_one_or_all() -> None:
     assert book.revoked("User:app", None, "Topic:none", by_super=False) == book
     assert book.revoked("User:app", None, None, by_super=False) == BOOK
     assert refusal(BOOK.revoked, "User:app", None, None, by_super=True) == (16, "The acl is not exist.")
+    unknown = refusal(BOOK.revoked, "User:nobody", None, None, by_super=True)
+    assert unknown == (16, "The subject is not exist.")
 
 
 @pytest.mark.parametrize("resource", ["*", "Cluster:*", "Cluster:C"])

@@ -41,7 +41,7 @@ public final class Dashboard {
     private final Views views;
     private final Beans beans;
     private final Scene scene;
-    private final DefaultMQAdminExt admin = new DefaultMQAdminExt(TIMEOUT_MS);
+    private final DefaultMQAdminExt admin;
     private final String topic;
     private final String live;
     private final String gone;
@@ -56,6 +56,7 @@ public final class Dashboard {
         views = new Views(answers, broker);
         beans = new Beans(answers);
         scene = new Scene(namesrv);
+        admin = new DefaultMQAdminExt(Credentials.hook(), TIMEOUT_MS);
         admin.setNamesrvAddr(namesrv);
         admin.setInstanceName("dashboard");
         admin.start();
@@ -274,7 +275,7 @@ public final class Dashboard {
     }
 
     private Object testSend() throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(MixAll.SELF_TEST_PRODUCER_GROUP);
+        DefaultMQProducer producer = new DefaultMQProducer(MixAll.SELF_TEST_PRODUCER_GROUP, Credentials.hook());
         producer.setInstanceName("test-send");
         producer.setNamesrvAddr(namesrv);
         Client.patient(producer);
@@ -304,7 +305,7 @@ public final class Dashboard {
     }
 
     private DefaultMQPullConsumer tools() throws Exception {
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(MixAll.TOOLS_CONSUMER_GROUP);
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(MixAll.TOOLS_CONSUMER_GROUP, Credentials.hook());
         consumer.setInstanceName("pages" + System.nanoTime());
         consumer.setNamesrvAddr(namesrv);
         Client.patient(consumer);

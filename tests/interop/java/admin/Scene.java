@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -19,7 +20,6 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Producers and consumers that live while somebody else looks at them; each group has one member. */
@@ -37,7 +37,7 @@ final class Scene {
 
     Scene(String namesrv) throws Exception {
         this.namesrv = namesrv;
-        producer = new DefaultMQProducer("scene");
+        producer = new DefaultMQProducer("scene", Credentials.hook());
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName("scene");
         producer.setClientIP(CLIENT_IP);
@@ -92,7 +92,7 @@ final class Scene {
 
     /** The trace follows a message within seconds, in a message of its own. */
     private String traced(String topic, String body) throws Exception {
-        DefaultMQProducer tracing = new DefaultMQProducer("tracing", (RPCHook) null, true, null);
+        DefaultMQProducer tracing = new DefaultMQProducer("tracing", Credentials.hook(), true, null);
         tracing.setNamesrvAddr(namesrv);
         tracing.setInstanceName("tracing");
         tracing.setClientIP(CLIENT_IP);
@@ -114,7 +114,8 @@ final class Scene {
 
     /** A new member of a group: its client id. `kind` is concurrently, orderly or broadcasting. */
     String push(String group, String topic, String expression, String kind, int maxRetries) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            group, Credentials.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(group);
         consumer.setClientIP(CLIENT_IP);
