@@ -35,7 +35,9 @@ EARLY_COMMIT = "5.5.0 refuses the commit of a group that it does not know yet; w
 ANY_ORDER = "in the order of Java's hash table"
 TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a setting or figure has another name; we have both"
 
-ACCESS_AND_TLS = "settings that Apache keeps elsewhere (a file of its own, properties of the process) or lacks"
+ACCESS_AND_TLS = (
+    "settings that Apache keeps elsewhere (a file of its own, properties of the process) or lacks"
+)
 ACCESS_KEYS = (
     *("auth*", "initAuthenticationUser", "innerClientAuthenticationCredentials", "migrateAuthFromV1Enabled"),
     *("tls*", "proxyProtocolFrom"),
