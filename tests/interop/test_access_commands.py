@@ -35,6 +35,7 @@ PAIRS = (
 )
 
 _used: set[Allowed] = set()
+_compared: set[tuple[str, str]] = set()
 
 
 @pytest.fixture(scope="module", params=PAIRS)
@@ -65,5 +66,11 @@ def test_mqadmin_prints_of_access_to_ours_what_it_prints_of_apaches(
         if not rows:
             found.append(difference)
     assert not found, compare.listing(found)
+    _compared.add(pair)
+
+
+def test_every_allowed_difference_of_access_is_still_needed() -> None:
+    if not {(V5, "5.5.0"), (V4, "4.9.7")} <= _compared:
+        pytest.skip("needs what mqadmin of both printed in this session")
     stale = [row.where for row in ALLOWED if row not in _used]
-    assert pair != PAIRS[1].values[0] or not stale, stale  # all of them are needed by the first two
+    assert not stale, stale
