@@ -1,8 +1,7 @@
 """The checker of the simulated Raft group, on histories written by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.simulation.raft.check import MAX_ANSWER_MS, check
 from tests.simulation.raft.history import (
     Accepted,

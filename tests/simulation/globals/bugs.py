@@ -43,7 +43,7 @@ from turbopump.transactions.distributed.machine import (
     MachineEvent,
     Phase,
 )
-from turbopump.transactions.distributed.recovery import Recovery
+from turbopump.transactions.distributed.recovery import GroupRecovery
 from turbopump.transactions.distributed.saga import SagaMachine, SagaStep
 from turbopump.transactions.distributed.tcc import TccMachine, TccState
 from turbopump.transactions.distributed.three_phase_agent import AgentAction, ThreePhaseAgent, concluded
@@ -143,7 +143,7 @@ async def _append_always(self: SimulatedJournal, known: GlobalTransaction, recor
         await _append(self, known, records, *more)
 
 
-async def _abort_by_age(self: Client | Recovery, gid: str) -> GlobalDecision:
+async def _abort_by_age(self: Client | GroupRecovery, gid: str) -> GlobalDecision:
     """Rolls back what is old, and asks nobody."""
     return GlobalDecision.ABORT
 
@@ -258,7 +258,8 @@ BUGS: Sequence[PlantedBug] = (
     PlantedBug(
         "abort by age without asking",
         _both(
-            _replaced(Client, "ask_for_abort", _abort_by_age), _replaced(Recovery, "_decision", _abort_by_age)
+            _replaced(Client, "ask_for_abort", _abort_by_age),
+            _replaced(GroupRecovery, "_decision", _abort_by_age),
         ),
         370,
     ),
