@@ -16,7 +16,7 @@ class Log(Protocol):
 
 
 class Memory:
-    """Notes decisions in the memory of the coordinator: whoever takes its place begins with an empty one."""
+    """Notes decisions in the memory of the coordinator: the next coordinator begins with an empty one."""
 
     def decide(self, gid: str, decision: str) -> str:
         return decision
@@ -24,7 +24,7 @@ class Memory:
 
 @dataclass
 class Book:
-    """Notes decisions at the broker, on disk: the first one counts, whoever asks later."""
+    """Notes decisions at the broker, on disk: the first one counts for all that ask later."""
 
     decisions: dict[str, str] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ def transfer(log: Log) -> None:
     icbc.prepared, ccb.prepared = -1_000_000, 1_000_000  # CanCommit: both have voted Yes
     log.decide("gid", "commit")
     icbc.do_commit()
-    # The coordinator is killed here. ccb is in doubt, and whoever takes its place asks the log.
+    # The coordinator is killed here. ccb is in doubt, and the next coordinator asks the log.
     decision = log.decide("gid", "abort")
     if decision == "commit":
         ccb.do_commit()

@@ -287,7 +287,7 @@ class AccessLink:
             return
 
     def _known_sender(self, command: Command, connection: Connection) -> Identity | None:
-        """Returns who sent a request that is served whoever sent it; None: that is not known."""
+        """Returns the sender of a request that needs no identity; None: it is not known."""
         source, shown, now = source_of(connection), shown_of(connection), self._clock.monotonic()
         name = (command.ext or {}).get(ACCESS_KEY, "")
         try:

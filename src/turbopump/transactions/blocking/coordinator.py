@@ -90,7 +90,7 @@ class Coordinator(CoordinatorFace):
     SqliteLastResource for their options. `participants`: what TCC and SAGA use, so that this process can go
     on with those that others have begun. Every other keyword is a setting of a client; see docs/settings.md.
 
-    `with` finishes what was left behind, in the background: transactions that nobody works on are
+    `with` finishes what was left behind, in the background: transactions without an owner are
     claimed at the start and every 5 seconds, and every minute the databases are searched for prepared
     branches. Without it the coordinator connects at its first use, and finishes only its own transactions.
     """

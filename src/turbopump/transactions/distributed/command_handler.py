@@ -73,7 +73,7 @@ class CommandHandler:
             else:
                 await asyncio.to_thread(self._producer.reply, message, body)
         except (OSError, ClientError, Refused) as error:
-            # Whoever asked asks again, and the fence has the answer.
+            # The asker asks again, and the fence has the answer.
             self._unanswered += 1
             log.warning(
                 "Cannot answer %s of branch %s of %s (%d so far): %s",

@@ -4,7 +4,7 @@ In: a machine, a journal, a way to call participants, a clock. Out: how the tran
 and the decision as soon as it is known. The one loop for XA, 3PC, TCC and SAGA; no rule of any of them
 belongs here.
 
-The driver keeps the lease of its transaction. Whoever loses it stops at once: another client goes on.
+The driver keeps the lease of its transaction. When it is lost, it stops at once: another client goes on.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ CALL_TIMEOUT_S = 30.0
 """A participant that does not answer for so long has failed: it is asked again."""
 RENEW_S = LEASE_S / 3
 OWN_TURN_S = 2.0
-"""After a pause nobody else may claim the transaction for so long: who does begins to count tries anew."""
+"""How long after a pause no other client may claim the transaction: one that does counts tries from 0."""
 MAX_TEXT_BYTES = 1024
 """Of an outcome or an error: what the broker's book takes."""
 MAX_DATA_BYTES = 15 << 10
@@ -136,7 +136,7 @@ class Drive:
                 case Decide() as decide:
                     left.extend(self.machine.step(await self._decide(decide)))
                 case CallBranch() as call:
-                    # Whoever was away for long, because his process was stopped, asks before he acts.
+                    # A process that was stopped for long asks before it acts.
                     if (finish := await self._keep_lease(LEASE_S * 2 / 3)) is not None:
                         return finish
                     self._tasks.start(self._call(call), name=f"{call.phase} {call.branch} of {self.gid}")
@@ -250,7 +250,7 @@ class Drive:
     async def _keep_lease(self, age_s: float) -> Finish | None:
         """Renews the lease if its last renewal is so long ago. Returns the end if another client has it.
 
-        During a pause nobody else may claim the transaction, so that no renewal is needed.
+        During a pause no other client may claim the transaction, so that no renewal is needed.
         """
         now_ms = self._clock.now_ms()
         is_held = self.known is not None and self.known.state is not GlobalState.ENDED and self.known.lease

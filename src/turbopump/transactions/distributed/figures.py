@@ -25,7 +25,7 @@ class CoordinatorFigures:
     unreachable: Mapping[str, int]
     """Resources that could not be swept, with the number of failed tries since the last success."""
     no_worker: int
-    """Claimed transactions that nobody in this process knows how to continue."""
+    """Claimed transactions that no participant in this process can continue."""
     split: int
     """3PC: agents that decided alone and later learned the opposite."""
 

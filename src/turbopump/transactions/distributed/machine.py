@@ -119,7 +119,7 @@ class Keep:
     outcome: str = ""
     error: str = ""
     next_try_s: float = 0.0
-    """For so long from now nobody else should claim the transaction."""
+    """How long from now no other client should claim the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ MachineAction = Keep | Decide | CallBranch | Wait | Finish
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Event: the decision that counts, whoever made it."""
+    """Event: the decision that counts, which any client may have made."""
 
     decision: GlobalDecision
     by: str = ""

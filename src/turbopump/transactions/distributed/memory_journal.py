@@ -159,7 +159,7 @@ class MemoryJournal:
             if decision is GlobalDecision.COMMIT and not deadline_ms:
                 raise InvalidParameter(f"a commit of {gid}, which was not opened, must have a deadline")
             if decision is GlobalDecision.ABORT:
-                deadline_ms = 0  # of whoever asks: that of a late commit is not known
+                deadline_ms = 0  # the asker's: that of a late commit is not known
             known = self._new(gid, kind, now_ms, deadline_ms)
             by = self.owner
             if decision is GlobalDecision.COMMIT and 0 < deadline_ms <= now_ms:

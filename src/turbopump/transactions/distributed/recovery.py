@@ -1,6 +1,6 @@
 """Finishes what processes of the group have left behind: from the book down, and from the databases up.
 
-Top-down: transactions that nobody works on are claimed at the broker and driven to their end. Bottom-up:
+Top-down: transactions without an owner are claimed at the broker and driven to their end. Bottom-up:
 prepared branches that a database lists are ended as the book says, by asking it for an abort and doing what
 the answer says. The write decides, never the age of a branch: a slow owner that comes later finds the abort,
 and one that was first makes this process commit.
@@ -143,7 +143,7 @@ class GroupRecovery:
     # top-down
 
     async def claim(self) -> int:
-        """Takes over transactions that nobody works on, drives them in the background, returns how many."""
+        """Takes over transactions without an owner, drives them in the background, returns how many."""
         count = 0
         while (free := MAX_RECOVERING - len(self._driven)) > 0:
             claimed = await self.host.journal.claim(min(free, CLAIMED_AT_ONCE))

@@ -226,7 +226,7 @@ class GlobalBook:
                 "told from one that was aborted and is forgotten"
             )
         if decision is GlobalDecision.ABORT:
-            deadline_ms = 0  # of whoever asks: that of a late commit is not known
+            deadline_ms = 0  # the asker's: that of a late commit is not known
         decision, by = _in_time(decision, by, deadline_ms, now_ms)
         is_ended = decision is GlobalDecision.ABORT
         if not is_ended:

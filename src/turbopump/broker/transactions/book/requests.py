@@ -177,7 +177,7 @@ class GlobalTransactionHandler:
     async def _answered(self, gid: str, change: GlobalChange | None, owner: str) -> Answer:
         """Stores a change, waits until it is safe, and returns the answer with the transaction's state.
 
-        Only its owner gets the lease: whoever else has opened or decided it may not add records.
+        Only its owner gets the lease: another client that opened or decided it may not add records.
         """
         if change is not None:
             self._log.write(change)
