@@ -13,11 +13,11 @@ from turbopump.broker.transactions.book.book import (
     MAX_APPEND_BYTES,
     MAX_BRANCHES,
     MAX_DEADLINE_MS,
-    MAX_NAME_BYTES,
     MAX_PLAN_BYTES,
     GlobalBook,
 )
 from turbopump.broker.transactions.book.changes import GlobalChange, read_global_change
+from turbopump.broker.transactions.book.names import MAX_NAME_BYTES
 from turbopump.broker.transactions.halves import HalfDecision
 from turbopump.broker.transactions.ledger.ledger import verdict
 from turbopump.broker.transactions.ledger.stamps import LedgerStamp

@@ -8,7 +8,7 @@ change counts when it is applied, and the log applies the same changes again at 
       └─ past its       │ └──append(parked)──▶ parked ──resolve(retry)──▶ decided or open
          deadline: abort┘
 
-The first decision counts, whoever makes it: the owner, another client that found branches left behind, the
+The first decision counts, from any side: the owner, another client that found branches left behind, the
 deadline, or an operator. A lease fences: records are taken from the present owner alone.
 """
 
@@ -33,6 +33,7 @@ from turbopump.broker.transactions.book.changes import (
     read_global_change,
 )
 from turbopump.broker.transactions.book.due_times import DueTimes
+from turbopump.broker.transactions.book.names import check_name, check_owner, check_text, checked_lease
 from turbopump.broker.transactions.book.transitions import after
 from turbopump.protocol.errors import (
     Fenced,
@@ -60,11 +61,8 @@ MAX_APPEND_BYTES: Final = 16 << 10  # of the records of one request: fits in a r
 MAX_RECORDS: Final = 10_000  # of one transaction
 MAX_HISTORY_BYTES: Final = 1 << 20  # plan and records of one transaction: an answer with them fits in a frame
 MAX_BOOK_BYTES: Final = 256 << 20  # of all plans and records
-MAX_NAME_BYTES: Final = 64  # of gids and branches: what databases take as part of a transaction's name
-MAX_TEXT_BYTES: Final = 1024  # of outcomes, errors, reasons and owners
 MAX_BROKERS: Final = 1024  # that have messages of one transaction
 MAX_DEADLINE_MS: Final = 3_600_000
-MAX_LEASE_MS: Final = 600_000
 MAX_CLAIMED: Final = 64
 MAX_CLAIMED_BYTES: Final = 2 << 20  # of the plans and records in one answer
 KEEP_ENDED_MS: Final = 24 * 3_600_000
@@ -117,7 +115,9 @@ class GlobalBook:
                 raise IllegalOperation(f"transaction {gid} was opened with another plan: use another gid")
             return None
         self._check_capacity()
-        return GlobalOpened(now_ms, gid, group, kind, owner, now_ms + _lease(lease_ms), deadline_ms, plan)
+        return GlobalOpened(
+            now_ms, gid, group, kind, owner, now_ms + checked_lease(lease_ms), deadline_ms, plan
+        )
 
     def append(
         self,
@@ -157,7 +157,7 @@ class GlobalBook:
             raise IllegalOperation(f"transaction {gid} has ended: {known.outcome}")
         stamped = tuple(replace(one, at_ms=now_ms) for one in records)
         return GlobalAppended(
-            now_ms, gid, stamped, now_ms + _lease(lease_ms), new_state, outcome, next_try_ms, error
+            now_ms, gid, stamped, now_ms + checked_lease(lease_ms), new_state, outcome, next_try_ms, error
         )
 
     def decide(
@@ -235,7 +235,7 @@ class GlobalBook:
             raise SystemBusy(
                 f"{len(self._aborted)} aborted transactions are remembered for an hour; ask again later"
             )
-        until = 0 if is_ended else now_ms + _lease(lease_ms)
+        until = 0 if is_ended else now_ms + checked_lease(lease_ms)
         return GlobalDecided(
             now_ms, gid, group, kind, decision, by, branches, brokers, deadline_ms, until, is_ended
         )
@@ -248,7 +248,7 @@ class GlobalBook:
         Those first that have waited longest; fewer when their plans and records are large.
         """
         check_owner(owner)
-        until = now_ms + _lease(lease_ms)
+        until = now_ms + checked_lease(lease_ms)
         free = self._free.get(group)
         chosen: list[GlobalClaimed] = []
         size = 0
@@ -524,33 +524,6 @@ class GlobalBook:
                 f"plan and records of transaction {known.gid} must have at most {MAX_HISTORY_BYTES} bytes, "
                 f"got {size}: keep references to large data in records"
             )
-
-
-def check_name(what: str, name: str) -> None:
-    """Raises InvalidParameter for a gid or branch that databases would not take as part of a name."""
-    plain = name.isascii() and name.isprintable() and not set(name) & set(" ,;'\"\\/")
-    if not plain or not 0 < len(name) <= MAX_NAME_BYTES:
-        raise InvalidParameter(
-            f"a {what} must be 1 to {MAX_NAME_BYTES} ASCII characters without space, comma, quote or slash, "
-            f"got {name[:40]!r}"
-        )
-
-
-def check_text(what: str, text: str) -> None:
-    if (size := len(text.encode())) > MAX_TEXT_BYTES:
-        raise InvalidParameter(f"the {what} must have at most {MAX_TEXT_BYTES} bytes, got {size}")
-
-
-def check_owner(owner: str) -> None:
-    check_text("owner", owner)
-    if not owner:
-        raise InvalidParameter("the owner must be named: leases belong to somebody")
-
-
-def _lease(lease_ms: int) -> int:
-    if not 0 < lease_ms <= MAX_LEASE_MS:
-        raise InvalidParameter(f"a lease must be 1 to {MAX_LEASE_MS} ms, got {lease_ms}")
-    return lease_ms
 
 
 def _in_time(decision: GlobalDecision, by: str, deadline_ms: int, now_ms: int) -> tuple[GlobalDecision, str]:
