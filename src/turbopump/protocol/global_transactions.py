@@ -23,6 +23,11 @@ LEDGER_RUN: Final = "-"
 """The run of all ids of the ledger that belong to global transactions: they are decided one by one."""
 LEDGER_BATCH: Final = 0
 
+MAX_BRANCHES: Final = 64
+MAX_APPEND_BYTES: Final = 16 << 10  # of the records of one request: fits in a record of a small test log too
+MAX_TEXT_BYTES: Final = 1024  # of outcomes, errors, reasons and owners
+MAX_DEADLINE_MS: Final = 3_600_000
+
 
 class GlobalKind(StrEnum):
     """The protocol by which the participants of a global transaction agree."""

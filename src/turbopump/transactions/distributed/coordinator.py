@@ -18,6 +18,7 @@ from turbopump.client.produce.ledger import Writer
 from turbopump.client.produce.producer import Producer
 from turbopump.client.world import World
 from turbopump.protocol.global_transactions import (
+    MAX_DEADLINE_MS,
     GlobalDecision,
     GlobalKind,
     GlobalState,
@@ -57,7 +58,7 @@ XA_TIMEOUT_S = 30.0
 MAX_XA_TIMEOUT_S = 600.0
 """Locks are held until then."""
 TCC_TIMEOUT_S = 30.0
-MAX_TIMEOUT_S = 3600.0
+MAX_TIMEOUT_S = MAX_DEADLINE_MS / 1000
 """The book takes no later deadline."""
 CLOSE_S = 5.0
 """How long `close` waits for transactions under way; another process goes on with the rest."""

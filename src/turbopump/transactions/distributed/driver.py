@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from turbopump.protocol.errors import Fenced, Refused
 from turbopump.protocol.global_transactions import (
+    MAX_APPEND_BYTES,
+    MAX_TEXT_BYTES,
     GlobalDecision,
     GlobalRecord,
     GlobalState,
@@ -48,9 +50,7 @@ CALL_TIMEOUT_S = 30.0
 RENEW_S = LEASE_S / 3
 OWN_TURN_S = 2.0
 """How long after a pause no other client may claim the transaction: one that does counts tries from 0."""
-MAX_TEXT_BYTES = 1024
-"""Of an outcome or an error: what the broker's book takes."""
-MAX_DATA_BYTES = 15 << 10
+MAX_DATA_BYTES = MAX_APPEND_BYTES - 1024
 """Of what a Try or a step returns: it must fit into one record of the book."""
 
 _REASONS = (RecordEvent.PARKED, RecordEvent.REFUSED, RecordEvent.FAILED, RecordEvent.SPLIT)

@@ -20,6 +20,7 @@ from typing import ClassVar, Self
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.protocol.global_transactions import (
+    MAX_BRANCHES,
     GlobalDecision,
     GlobalKind,
     GlobalRecord,
@@ -47,7 +48,7 @@ from turbopump.transactions.distributed.machine import (
 )
 from turbopump.transactions.distributed.retries import CONFIRM, STEP, Retry
 
-MAX_STEPS = 64
+MAX_STEPS = MAX_BRANCHES
 """Of one saga: as many branches as a decision can name."""
 
 

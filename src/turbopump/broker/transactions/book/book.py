@@ -44,6 +44,9 @@ from turbopump.protocol.errors import (
 )
 from turbopump.protocol.global_transactions import (
     LAST_RESOURCE_PREFIX,
+    MAX_APPEND_BYTES,
+    MAX_BRANCHES,
+    MAX_DEADLINE_MS,
     GlobalDecision,
     GlobalKind,
     GlobalRecord,
@@ -55,14 +58,11 @@ from turbopump.protocol.ledger import Book
 from turbopump.protocol.names import GLOBAL_TOPIC
 
 MAX_OPEN: Final = 100_000  # transactions that have not ended: about 1 KiB of memory each
-MAX_BRANCHES: Final = 64
 MAX_PLAN_BYTES: Final = 64 << 10
-MAX_APPEND_BYTES: Final = 16 << 10  # of the records of one request: fits in a record of a small test log too
 MAX_RECORDS: Final = 10_000  # of one transaction
 MAX_HISTORY_BYTES: Final = 1 << 20  # plan and records of one transaction: an answer with them fits in a frame
 MAX_BOOK_BYTES: Final = 256 << 20  # of all plans and records
 MAX_BROKERS: Final = 1024  # that have messages of one transaction
-MAX_DEADLINE_MS: Final = 3_600_000
 MAX_CLAIMED: Final = 64
 MAX_CLAIMED_BYTES: Final = 2 << 20  # of the plans and records in one answer
 KEEP_ENDED_MS: Final = 24 * 3_600_000

@@ -3,9 +3,9 @@
 from typing import Final
 
 from turbopump.protocol.errors import InvalidParameter
+from turbopump.protocol.global_transactions import MAX_TEXT_BYTES
 
 MAX_NAME_BYTES: Final = 64  # of gids and branches: what databases take as part of a transaction's name
-MAX_TEXT_BYTES: Final = 1024  # of outcomes, errors, reasons and owners
 MAX_LEASE_MS: Final = 600_000
 
 
